@@ -1,0 +1,403 @@
+//! What is kept: the language between the state machines and the store. The store treats bodies and marks as bytes.
+//!
+//! One append-only log holds everything that devices and agents said. The core numbers the records ([`Pos`]); the
+//! store links the records of one device backwards, so that a device is loaded by walking its own chain and no
+//! secondary index is paid for on the hot path.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Millis,
+    link::{CardOutcome, DeviceInfo, InFile, User},
+    server::{OutKind, Prompt},
+};
+
+/// Position of a record in the log: rising, never reused. Also the `event` number of what a device said.
+pub type Pos = u64;
+/// Number of a device in this store, given at its first contact, from 1.
+pub type DeviceNo = u32;
+
+/// One row of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Position.
+    pub pos: Pos,
+    /// Device.
+    pub device: DeviceNo,
+    /// When.
+    pub at: Millis,
+    /// What must be remembered for 7 days without reading the body ([`Mark`], encoded); empty if nothing.
+    pub mark: Vec<u8>,
+    /// [`Body`], encoded.
+    pub body: Vec<u8>,
+}
+
+/// The state of a device that is not in its records. Rewritten whole, in the same commit as the records it belongs to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceState {
+    /// What is known of it (`online` is not stored).
+    pub info: DeviceInfo,
+    /// Language of its person, a tag.
+    #[serde(default)]
+    pub lang: Option<String>,
+    /// Last `seq` given.
+    pub seq: u64,
+    /// Everything up to this `seq` is proven to be on the device.
+    pub proven: u64,
+    /// Records from here on are needed to go on (open cards and bubbles, waiting input, unproven items);
+    /// `None`: none is.
+    pub live_from: Option<Pos>,
+    /// What a device said, up to here, is done...
+    pub done: Pos,
+    /// ...and these too.
+    #[serde(default)]
+    pub done_above: Vec<Pos>,
+}
+
+/// One step of a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Creates or rewrites the state of a device. `id` never changes for a number.
+    Device {
+        /// Number.
+        no: DeviceNo,
+        /// Device id.
+        id: String,
+        /// [`DeviceState`], encoded.
+        state: Vec<u8>,
+        /// Whether the gateway must load it at start (waiting input, open cards or bubbles).
+        wake: bool,
+    },
+    /// Appends to the log.
+    Append(Row),
+}
+
+/// What is written together: all of it or nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Batch {
+    /// Number, rising by one.
+    pub no: u64,
+    /// Steps.
+    pub ops: Vec<Op>,
+    /// May wait up to a second for company: nothing depends on it.
+    pub lazy: bool,
+}
+
+/// A device as the store gives it back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loaded {
+    /// Number.
+    pub no: DeviceNo,
+    /// [`DeviceState`], encoded.
+    pub state: Vec<u8>,
+    /// Marks of the records younger than the horizon, newest first: position, time, mark.
+    pub marks: Vec<(Pos, Millis, Vec<u8>)>,
+    /// Records from `live_from` on, oldest first.
+    pub live: Vec<Row>,
+}
+
+/// What a record says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "r", rename_all = "snake_case")]
+pub enum Body {
+    /// A device said something (or a card's time was over, which the agent is told like something said).
+    In(InRecord),
+    /// Final state of a message, or a later edit of it: an item.
+    Message(MessageRecord),
+    /// State of a bubble that is still open. Not an item.
+    Bubble(BubbleRecord),
+    /// A file to the device. An item once it has a `seq`.
+    File(FileRecord),
+    /// The `seq` of a file that was stored without one.
+    FileSeq {
+        /// Item number.
+        seq: u64,
+        /// The file's record.
+        file: Pos,
+    },
+    /// A card: an item.
+    Card(CardRecord),
+    /// The agent took the answer of a card.
+    CardTaken {
+        /// Card id.
+        id: String,
+        /// Event of the answer.
+        event: u64,
+        /// Option.
+        option_id: String,
+    },
+    /// End of a card: an item.
+    CardDone {
+        /// Item number.
+        seq: u64,
+        /// Card id.
+        id: String,
+        /// What took effect.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        option_id: Option<String>,
+        /// Time was over.
+        #[serde(default)]
+        expired: bool,
+        /// Why it ended elsewhere.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
+    /// How a `deliver` (or a call with `offline:"fail"`) ended.
+    Delivered {
+        /// Key.
+        key: String,
+        /// Outcome: whether the device's stack has it.
+        ok: bool,
+    },
+}
+
+/// What a device said.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InRecord {
+    /// The client's id, or the one the gateway gave.
+    pub id: String,
+    /// Who.
+    pub user: User,
+    /// What.
+    #[serde(flatten)]
+    pub what: InBody,
+}
+
+/// What was said.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "in", rename_all = "snake_case")]
+pub enum InBody {
+    /// Text.
+    Text {
+        /// It.
+        text: String,
+    },
+    /// A file or a voice message.
+    File {
+        /// It.
+        file: InFile,
+    },
+    /// Outcome of a card.
+    Card {
+        /// It.
+        card: CardOutcome,
+    },
+}
+
+/// Final state of one bubble.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessageRecord {
+    /// Item number.
+    pub seq: u64,
+    /// Message id.
+    pub id: String,
+    /// Whole text.
+    pub text: String,
+    /// The id of the text it answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply_to: Option<String>,
+    /// Key of the call that made it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// A redraw of a bubble that the device may have: sent with `edit:true`.
+    #[serde(default)]
+    pub edit: bool,
+    /// Never replayed (`deliver` without a queue).
+    #[serde(default)]
+    pub once: bool,
+    /// The agent's message is longer than one bubble may be, and this is a later piece of it: the id the agent knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part_of: Option<String>,
+}
+
+/// An open bubble.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BubbleRecord {
+    /// Message id.
+    pub id: String,
+    /// Whole text so far.
+    pub text: String,
+    /// The id of the text it answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply_to: Option<String>,
+    /// Key of the call that opened it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+}
+
+/// A file to the device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileRecord {
+    /// Item number, if it has one yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seq: Option<u64>,
+    /// File id.
+    pub id: String,
+    /// Kind.
+    pub kind: OutKind,
+    /// What the bytes are.
+    pub mime: String,
+    /// Name to show.
+    pub filename: String,
+    /// Caption.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caption: Option<String>,
+    /// Name in the media folder.
+    pub file: String,
+    /// Size.
+    pub bytes: u64,
+    /// The id of the text it answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply_to: Option<String>,
+    /// Key of the call that made it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Never replayed.
+    #[serde(default)]
+    pub once: bool,
+}
+
+/// A card.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CardRecord {
+    /// The frame; its `seq` is the item's number, its `timeout_seconds` the whole time.
+    pub prompt: Prompt,
+    /// Absolute end.
+    pub deadline: Millis,
+    /// Key of the call that made it.
+    pub key: String,
+}
+
+/// What is remembered of a record for 7 days without its body. Ids and keys are hashes ([`hash128`]).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// Something a device said: id and content, for dedupe.
+    In {
+        /// Hash of the client's id.
+        id: u128,
+        /// Hash of kind and content.
+        content: u64,
+    },
+    /// Something an agent said: key and id, to give a repeated call its first result and an edit its message.
+    Out {
+        /// Hash of the key; 0 if it had none.
+        key: u128,
+        /// Hash of the text or content: tells a repeated edit from a new one.
+        content: u64,
+        /// Message, file or card id.
+        id: String,
+    },
+    /// How a keyed delivery ended.
+    Ended {
+        /// Hash of the key.
+        key: u128,
+        /// Whether the device has it.
+        ok: bool,
+    },
+}
+
+/// 128 bits of BLAKE3.
+#[must_use]
+pub fn hash128(parts: &[&[u8]]) -> u128 {
+    let bytes = hash(parts);
+    u128::from_le_bytes(bytes[..16].try_into().unwrap_or_default())
+}
+
+/// 64 bits of BLAKE3.
+#[must_use]
+pub fn hash64(parts: &[&[u8]]) -> u64 {
+    let bytes = hash(parts);
+    u64::from_le_bytes(bytes[..8].try_into().unwrap_or_default())
+}
+
+fn hash(parts: &[&[u8]]) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new();
+    for part in parts {
+        // The length keeps ("ab","c") apart from ("a","bc").
+        hasher.update(&(part.len() as u64).to_le_bytes());
+        hasher.update(part);
+    }
+    *hasher.finalize().as_bytes()
+}
+
+/// A record or a state in the store that this version cannot read.
+#[derive(Debug, thiserror::Error)]
+#[error("the stored record cannot be read: {0}")]
+pub struct Unreadable(pub String);
+
+impl Body {
+    /// As bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+    /// From bytes.
+    ///
+    /// # Errors
+    /// [`Unreadable`] when they are not what this version writes.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Unreadable> {
+        serde_json::from_slice(bytes).map_err(|e| Unreadable(e.to_string()))
+    }
+}
+
+impl DeviceState {
+    /// As bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+    /// From bytes.
+    ///
+    /// # Errors
+    /// [`Unreadable`] when they are not what this version writes.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Unreadable> {
+        serde_json::from_slice(bytes).map_err(|e| Unreadable(e.to_string()))
+    }
+}
+
+impl Mark {
+    /// As bytes: a tag, then fixed fields little-endian, then the id.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(48);
+        match self {
+            Self::In { id, content } => {
+                out.push(1);
+                out.extend_from_slice(&id.to_le_bytes());
+                out.extend_from_slice(&content.to_le_bytes());
+            }
+            Self::Out { key, content, id } => {
+                out.push(2);
+                out.extend_from_slice(&key.to_le_bytes());
+                out.extend_from_slice(&content.to_le_bytes());
+                out.extend_from_slice(id.as_bytes());
+            }
+            Self::Ended { key, ok } => {
+                out.push(3);
+                out.extend_from_slice(&key.to_le_bytes());
+                out.push(u8::from(*ok));
+            }
+        }
+        out
+    }
+    /// From bytes; `None` for what this version does not know, which is then not remembered.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let (tag, rest) = bytes.split_first()?;
+        let (key, rest) = rest.split_first_chunk::<16>()?;
+        let key = u128::from_le_bytes(*key);
+        match tag {
+            1 => Some(Self::In { id: key, content: u64::from_le_bytes(*rest.first_chunk::<8>()?) }),
+            2 => {
+                let (content, id) = rest.split_first_chunk::<8>()?;
+                Some(Self::Out {
+                    key,
+                    content: u64::from_le_bytes(*content),
+                    id: String::from_utf8(id.to_vec()).ok()?,
+                })
+            }
+            3 => Some(Self::Ended { key, ok: *rest.first()? == 1 }),
+            _ => None,
+        }
+    }
+}
