@@ -1,9 +1,19 @@
 //! The agent interface, and the embedded agents.
 
+mod calls;
+mod demo;
+mod echo;
+mod seen;
+#[cfg(test)]
+mod testing;
+
 use protocol::{
     Millis,
     link::{FromAgent, ToAgent},
 };
+
+pub use demo::Demo;
+pub use echo::Echo;
 
 /// An agent in process. Without I/O and clock, so that the simulation runs what ships; it says what it wants through
 /// the same calls as an agent on the link.

@@ -247,6 +247,12 @@ pub enum Action {
     },
     /// Commit, in order.
     Store(Batch),
+    /// The core knows that batches up to this number failed: the store, which refuses everything after a failure, may go
+    /// on, unless a later batch has failed meanwhile.
+    StoreResume {
+        /// Last failed batch that the core knows of.
+        upto: u64,
+    },
     /// Load a device, its marks since `since`.
     Load {
         /// Device id.

@@ -1,1 +1,30 @@
-//! placeholder
+//! The gateway daemon: everything around the core that touches the world. One listener, one hub that owns the core, a
+//! task for each connection, threads for the disk, a task for the embedded agent, and the clock.
+//!
+//! ```text
+//! http -> routes -> conn ─┐            ┌─> disk (store writer, reader, media)
+//!                 agents ─┼─> hub/core ┼─> conn
+//!                   disk ─┘            └─> agents
+//! ```
+//!
+//! [`Gateway::start`] is used by the binary and by tests alike.
+
+mod agents;
+mod clock;
+pub mod config;
+mod conn;
+mod core_shim;
+mod disk;
+mod health;
+mod http;
+mod hub;
+mod inlet;
+pub mod origin;
+mod routes;
+mod run;
+mod sockets;
+mod token;
+
+pub use config::Config;
+pub use run::{Gateway, Running, Shutdown, StartError, StopError};
+pub use token::{TokenError, owner_token, token_file};

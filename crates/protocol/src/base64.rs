@@ -1,25 +1,98 @@
 //! Base64 as media carries it.
 
-use crate::problem::Problem;
+use base64_simd::{STANDARD, STANDARD_NO_PAD};
 
-/// Decodes a part: standard alphabet; ASCII white space, a `data:…;base64,` prefix (only if `first`) and missing padding are
+use crate::{code::ErrorCode, problem::Problem, words::Say};
+
+/// Decodes a part of a file. Only the `last` part may miss its padding: another that does was cut out of one long base64
+/// text, and is not the base64 of its own bytes.
+///
+/// # Errors
+/// Those of [`decode`].
+pub(crate) fn decode_part(encoded: &str, first: bool, last: bool, max: usize) -> Result<Vec<u8>, Problem> {
+    let decoded = decode(encoded, first, max)?;
+    if !last && !decoded.len().is_multiple_of(3) && !encoded.trim_ascii_end().ends_with('=') {
+        return Err(Problem::bad("data has no padding; each part must be the base64 of its own bytes"));
+    }
+    Ok(decoded)
+}
+
+/// Decodes: standard alphabet; ASCII white space, a `data:…;base64,` prefix (only if `first`) and missing padding are
 /// accepted. The decoded size is bounded from the encoded length before memory is taken.
 ///
 /// # Errors
 /// `too_big` over `max` decoded bytes; `bad_frame` if it is empty, has a letter outside the alphabet, or wrong padding.
 pub fn decode(encoded: &str, first: bool, max: usize) -> Result<Vec<u8>, Problem> {
-    let _ = (encoded, first, max);
-    todo!()
+    let body = if first { strip_prefix(encoded)? } else { encoded };
+    let bytes = body.as_bytes();
+    let spaces = bytes.iter().filter(|b| b.is_ascii_whitespace()).count();
+    let padding =
+        bytes.iter().rev().filter(|b| !b.is_ascii_whitespace()).take(3).take_while(|b| **b == b'=').count();
+    let letters = bytes.len() - spaces - padding;
+    if letters + padding == 0 {
+        return Err(
+            Problem::bad("data is empty; it must be base64 of at least one byte").saying(Say::EmptyFile)
+        );
+    }
+    // Each letter is six bits; what is left over of the last byte must be zero and is no byte.
+    let size = letters / 4 * 3 + (letters % 4) * 3 / 4;
+    if size > max {
+        return Err(Problem::new(
+            ErrorCode::TooBig,
+            format!("data decodes to {size} bytes; at most {max} are allowed"),
+        )
+        .saying(Say::LargeFile));
+    }
+    let codec = match (letters % 4, padding) {
+        (0 | 2 | 3, 0) => STANDARD_NO_PAD,
+        (2, 2) | (3, 1) => STANDARD,
+        _ => return Err(Problem::bad("data has a wrong length or wrong padding for base64")),
+    };
+    let decoded = if spaces == 0 {
+        codec.decode_to_vec(bytes)
+    } else {
+        let dense: Vec<u8> = bytes.iter().copied().filter(|b| !b.is_ascii_whitespace()).collect();
+        codec.decode_to_vec(&dense)
+    };
+    decoded.map_err(|_| {
+        Problem::bad(
+            "data is not base64: only the standard alphabet (A-Z a-z 0-9 + /) with = at the end is allowed",
+        )
+    })
+}
+
+/// Cuts off `data:<type>;base64,` where there is one.
+fn strip_prefix(encoded: &str) -> Result<&str, Problem> {
+    let start = encoded.trim_ascii_start();
+    if !start.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("data:")) {
+        return Ok(encoded);
+    }
+    match start.split_once(',') {
+        Some((head, body)) if ends_in_base64(head) => Ok(body),
+        _ => Err(Problem::bad("data begins like a data: URL but not with data:<type>;base64,")),
+    }
+}
+
+fn ends_in_base64(head: &str) -> bool {
+    let mark = ";base64";
+    head.len()
+        .checked_sub(mark.len())
+        .and_then(|at| head.get(at..))
+        .is_some_and(|end| end.eq_ignore_ascii_case(mark))
 }
 
 /// Encodes with padding.
 #[must_use]
 pub fn encode(bytes: &[u8]) -> String {
-    let _ = bytes;
-    todo!()
+    STANDARD.encode_to_string(bytes)
 }
 
-/// serde: bytes as a base64 string.
+/// Encodes with padding, to the end of `out`.
+pub fn append(bytes: &[u8], out: &mut String) {
+    STANDARD.encode_append(bytes, out);
+}
+
+/// serde: bytes as a base64 string. Empty is allowed here.
 pub mod text {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
@@ -36,6 +109,9 @@ pub mod text {
     /// When it is not base64.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
         let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        super::decode(&text, true, crate::limits::FRAME_AFTER_READY).map_err(D::Error::custom)
+        if text.is_empty() {
+            return Ok(Vec::new());
+        }
+        super::decode(&text, true, crate::limits::FRAME_AFTER_READY).map_err(|p| D::Error::custom(p.detail))
     }
 }

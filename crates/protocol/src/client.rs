@@ -1,8 +1,11 @@
-//! Frames from a device. `decode` checks the whole envelope before anything is done with a frame.
+//! Frames from a device. [`decode`] checks the whole envelope before anything is done with a frame.
+
+mod fields;
+mod read;
 
 use serde_json::value::RawValue;
 
-use crate::problem::Problem;
+pub use self::read::decode;
 
 /// A frame that a device sent, checked: every field has its type and keeps its limit.
 #[derive(Debug)]
@@ -153,13 +156,4 @@ pub struct Deliver {
     pub text: String,
     /// `"offline":"queue"`: store it if the device is away.
     pub queue: bool,
-}
-
-/// Reads one text frame.
-///
-/// # Errors
-/// A [`Problem`] that names the field and what is allowed; `id` is set when the frame had a valid one.
-pub fn decode(text: &str) -> Result<ClientFrame, Problem> {
-    let _ = text;
-    todo!()
 }

@@ -32,6 +32,10 @@ pub enum ErrorCode {
     AgentOffline,
     /// The gateway could not do it (a full disk, for instance); nothing was accepted.
     Internal,
+    /// A code that this version does not know, read by a client; a server never sends it.
+    #[serde(other)]
+    #[schemars(skip)]
+    Unknown,
 }
 
 /// What a client does after a connection has closed.

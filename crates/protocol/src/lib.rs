@@ -11,6 +11,7 @@ pub mod link;
 pub mod problem;
 pub mod record;
 pub mod repair;
+pub mod schema;
 pub mod series;
 pub mod server;
 pub mod sniff;

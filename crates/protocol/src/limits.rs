@@ -16,6 +16,8 @@ pub const TEXT_CHARS: usize = 12_000;
 pub const CAPTION_CHARS: usize = 4_000;
 /// Longest `device.name`, `platform`, `app_version`, `user.name` kept, characters.
 pub const LABEL_CHARS: usize = 200;
+/// Most names in `hello.features`.
+pub const FEATURES: usize = 64;
 /// Longest card text and description, characters.
 pub const CARD_TEXT_CHARS: usize = 12_000;
 /// Longest `command` of a card, bytes of UTF-8.

@@ -364,12 +364,14 @@ pub enum Said {
     },
     /// A voice message.
     Voice {
-        /// The file.
+        /// The file; a list of one on the wire.
+        #[serde(with = "list_of_one")]
         media: InFile,
     },
     /// A file.
     Media {
-        /// The file.
+        /// The file; a list of one on the wire.
+        #[serde(with = "list_of_one")]
         media: InFile,
     },
     /// A card was answered, or its time is over.
@@ -377,6 +379,18 @@ pub enum Said {
         /// Outcome.
         prompt: CardOutcome,
     },
+}
+
+/// serde: one value as a list of one. An event carries one file; the list leaves room for more.
+mod list_of_one {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer, T: Serialize>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+        [value].serialize(serializer)
+    }
+    pub(super) fn deserialize<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+        <[T; 1]>::deserialize(deserializer).map(|[value]| value)
+    }
 }
 
 /// A file from a device.

@@ -18,12 +18,25 @@ pub struct Problem {
     pub retry_after_ms: Option<u64>,
     /// Set when the frame was a part of `audio` or `media` and its series ends with it: the series' id.
     pub ends_series: Option<String>,
+    /// The frame was a `hello`, but not a valid one.
+    pub in_hello: bool,
+    /// It was no frame at all: binary, not JSON, not an object, or without a string `t`. Many in a row end a connection.
+    pub rubbish: bool,
 }
 
 impl Problem {
     /// A refusal with the words that belong to its code.
     pub fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
-        Self { code, say: Say::for_code(code), detail: detail.into(), id: None, retry_after_ms: None, ends_series: None }
+        Self {
+            code,
+            say: Say::for_code(code),
+            detail: detail.into(),
+            id: None,
+            retry_after_ms: None,
+            ends_series: None,
+            in_hello: false,
+            rubbish: false,
+        }
     }
     /// A `bad_frame`.
     pub fn bad(detail: impl Into<String>) -> Self {

@@ -106,15 +106,9 @@ pub enum Body {
     Message(MessageRecord),
     /// State of a bubble that is still open. Not an item.
     Bubble(BubbleRecord),
-    /// A file to the device. An item once it has a `seq`.
+    /// A file to the device. An item once it has a `seq`: a large file on its way is stored without one, and again with
+    /// the `seq` when its last part is due.
     File(FileRecord),
-    /// The `seq` of a file that was stored without one.
-    FileSeq {
-        /// Item number.
-        seq: u64,
-        /// The file's record.
-        file: Pos,
-    },
     /// A card: an item.
     Card(CardRecord),
     /// The agent took the answer of a card.
@@ -144,8 +138,8 @@ pub enum Body {
     },
     /// How a `deliver` (or a call with `offline:"fail"`) ended.
     Delivered {
-        /// Key.
-        key: String,
+        /// Message id.
+        id: String,
         /// Outcome: whether the device's stack has it.
         ok: bool,
     },
@@ -196,33 +190,31 @@ pub struct MessageRecord {
     /// The id of the text it answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<String>,
-    /// Key of the call that made it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub key: Option<String>,
     /// A redraw of a bubble that the device may have: sent with `edit:true`.
     #[serde(default)]
     pub edit: bool,
     /// Never replayed (`deliver` without a queue).
     #[serde(default)]
     pub once: bool,
-    /// The agent's message is longer than one bubble may be, and this is a later piece of it: the id the agent knows.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub part_of: Option<String>,
 }
 
 /// An open bubble.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BubbleRecord {
-    /// Message id.
+    /// Message id of this piece.
     pub id: String,
-    /// Whole text so far.
+    /// The id the agent knows.
+    pub of: String,
+    /// Which piece of the agent's message it is, from 0: one id does not hold more than
+    /// [`crate::limits::MESSAGE_BYTES`].
+    pub piece: u32,
+    /// Whole text of this piece so far.
     pub text: String,
     /// The id of the text it answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<String>,
-    /// Key of the call that opened it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub key: Option<String>,
+    /// Instance of the agent that opened it: another instance closes it.
+    pub instance: String,
 }
 
 /// A file to the device.
@@ -249,9 +241,6 @@ pub struct FileRecord {
     /// The id of the text it answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<String>,
-    /// Key of the call that made it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub key: Option<String>,
     /// Never replayed.
     #[serde(default)]
     pub once: bool,
@@ -266,33 +255,41 @@ pub struct CardRecord {
     pub deadline: Millis,
     /// Key of the call that made it.
     pub key: String,
+    /// Instance of the agent that made it: another instance closes it.
+    pub instance: String,
 }
 
 /// What is remembered of a record for 7 days without its body. Ids and keys are hashes ([`hash128`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// Something a device said: id and content, for dedupe.
+    /// Something a device said: for dedupe.
     In {
         /// Hash of the client's id.
         id: u128,
         /// Hash of kind and content.
         content: u64,
     },
-    /// Something an agent said: key and id, to give a repeated call its first result and an edit its message.
+    /// A message or file of the agent's. Its id follows from the key of the call, so that the id alone tells whether a call
+    /// was made before.
     Out {
-        /// Hash of the key; 0 if it had none.
-        key: u128,
+        /// Hash of the id.
+        id: u128,
         /// Hash of the text or content: tells a repeated edit from a new one.
         content: u64,
-        /// Message, file or card id.
-        id: String,
     },
     /// How a keyed delivery ended.
     Ended {
-        /// Hash of the key.
-        key: u128,
+        /// Hash of the message id.
+        id: u128,
         /// Whether the device has it.
         ok: bool,
+    },
+    /// A card: gives a repeated call its card.
+    Card {
+        /// Hash of the key.
+        key: u128,
+        /// Card id.
+        id: String,
     },
 }
 
@@ -356,47 +353,32 @@ impl DeviceState {
 }
 
 impl Mark {
-    /// As bytes: a tag, then fixed fields little-endian, then the id.
+    /// As bytes: a tag, a hash, then what the tag asks for, little-endian.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(48);
-        match self {
-            Self::In { id, content } => {
-                out.push(1);
-                out.extend_from_slice(&id.to_le_bytes());
-                out.extend_from_slice(&content.to_le_bytes());
-            }
-            Self::Out { key, content, id } => {
-                out.push(2);
-                out.extend_from_slice(&key.to_le_bytes());
-                out.extend_from_slice(&content.to_le_bytes());
-                out.extend_from_slice(id.as_bytes());
-            }
-            Self::Ended { key, ok } => {
-                out.push(3);
-                out.extend_from_slice(&key.to_le_bytes());
-                out.push(u8::from(*ok));
-            }
-        }
+        let (tag, hash, rest): (u8, u128, &[u8]) = match self {
+            Self::In { id, content } => (1, *id, &content.to_le_bytes()),
+            Self::Out { id, content } => (2, *id, &content.to_le_bytes()),
+            Self::Ended { id, ok } => (3, *id, &[*ok as u8]),
+            Self::Card { key, id } => (4, *key, id.as_bytes()),
+        };
+        let mut out = Vec::with_capacity(17 + rest.len());
+        out.push(tag);
+        out.extend_from_slice(&hash.to_le_bytes());
+        out.extend_from_slice(rest);
         out
     }
     /// From bytes; `None` for what this version does not know, which is then not remembered.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (tag, rest) = bytes.split_first()?;
-        let (key, rest) = rest.split_first_chunk::<16>()?;
-        let key = u128::from_le_bytes(*key);
+        let (hash, rest) = rest.split_first_chunk::<16>()?;
+        let hash = u128::from_le_bytes(*hash);
         match tag {
-            1 => Some(Self::In { id: key, content: u64::from_le_bytes(*rest.first_chunk::<8>()?) }),
-            2 => {
-                let (content, id) = rest.split_first_chunk::<8>()?;
-                Some(Self::Out {
-                    key,
-                    content: u64::from_le_bytes(*content),
-                    id: String::from_utf8(id.to_vec()).ok()?,
-                })
-            }
-            3 => Some(Self::Ended { key, ok: *rest.first()? == 1 }),
+            1 => Some(Self::In { id: hash, content: u64::from_le_bytes(*rest.first_chunk()?) }),
+            2 => Some(Self::Out { id: hash, content: u64::from_le_bytes(*rest.first_chunk()?) }),
+            3 => Some(Self::Ended { id: hash, ok: *rest.first()? == 1 }),
+            4 => Some(Self::Card { key: hash, id: String::from_utf8(rest.to_vec()).ok()? }),
             _ => None,
         }
     }

@@ -1,13 +1,13 @@
 //! Frames to a device.
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::IntoDeserializer};
 use serde_json::value::RawValue;
 
 use crate::code::ErrorCode;
 
 /// A frame to a device. `t` names it.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(tag = "t", rename_all = "snake_case")]
 pub enum ServerFrame {
     /// The session is open.
@@ -56,6 +56,7 @@ pub struct Ready {
     /// The device.
     pub device: ReadyDevice,
     /// `MOBILE_AVATAR_URL`, `""` if unset.
+    #[serde(default)]
     pub avatar_url: String,
     /// What this server can do.
     pub capabilities: Capabilities,
@@ -86,12 +87,15 @@ pub struct Capabilities {
     /// Typing.
     pub typing: bool,
     /// States.
+    #[serde(deserialize_with = "known")]
     pub avatar_states: Vec<AvatarState>,
     /// Kinds of media to the server.
     pub media_in: Vec<String>,
     /// Kinds of media to the device.
+    #[serde(deserialize_with = "known")]
     pub media_out: Vec<OutKind>,
     /// Kinds of cards.
+    #[serde(deserialize_with = "known")]
     pub prompts: Vec<PromptKind>,
     /// Streamed replies.
     pub edit: bool,
@@ -99,6 +103,13 @@ pub struct Capabilities {
     pub max_media_bytes: u64,
     /// Longest text, characters.
     pub max_text_chars: u64,
+}
+
+/// A list of names, without those that this version does not know: a newer server may have more.
+fn known<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    let names = Vec::<String>::deserialize(deserializer)?;
+    let read = |name: String| T::deserialize(IntoDeserializer::<serde::de::value::Error>::into_deserializer(name)).ok();
+    Ok(names.into_iter().filter_map(read).collect())
 }
 
 impl Default for Capabilities {
@@ -109,7 +120,13 @@ impl Default for Capabilities {
             typing: true,
             avatar_states: vec![AvatarState::Idle, AvatarState::Thinking, AvatarState::Speaking],
             media_in: ["image", "video", "document", "audio"].map(str::to_owned).to_vec(),
-            media_out: vec![OutKind::Image, OutKind::Voice, OutKind::Video, OutKind::Document, OutKind::Animation],
+            media_out: vec![
+                OutKind::Image,
+                OutKind::Voice,
+                OutKind::Video,
+                OutKind::Document,
+                OutKind::Animation,
+            ],
             prompts: vec![PromptKind::ExecApproval, PromptKind::SlashConfirm, PromptKind::Clarify],
             edit: true,
             max_media_bytes: crate::limits::FILE_BYTES as u64,
@@ -118,8 +135,9 @@ impl Default for Capabilities {
     }
 }
 
-/// `ready.limits`: names end in their unit.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// `ready.limits`: names end in their unit. Read by a client, 0 also stands for what the server did not tell.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Limits {
     /// Largest message to the server, bytes.
     pub frame_bytes: u64,
@@ -238,14 +256,15 @@ pub struct Media {
     pub last: bool,
     /// Bytes of the whole file.
     pub size: u64,
-    /// Base64 of this part.
-    pub data: String,
     /// The id of the text it answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<String>,
     /// Item number; on the last part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seq: Option<u64>,
+    // Stays the last field: `encode_with` relies on it.
+    /// Base64 of this part.
+    pub data: String,
 }
 
 /// Kind of a card.
@@ -278,10 +297,11 @@ impl PromptKind {
 pub enum OptionStyle {
     /// The expected one.
     Primary,
-    /// Another one.
-    Secondary,
     /// One that does harm or refuses.
     Danger,
+    /// Another one. A style that a reader does not know is shown like this.
+    #[serde(other)]
+    Secondary,
 }
 
 /// One option of a card.
@@ -383,6 +403,83 @@ impl ServerFrame {
     /// The frame as JSON text.
     #[must_use]
     pub fn encode(&self) -> String {
-        todo!()
+        // Cannot fail: every map key is a string and no value has a serializer of its own that fails.
+        serde_json::to_string(self).unwrap_or_default()
     }
+}
+
+impl Media {
+    /// The frame as JSON text with `bytes` as its `data`, which is written once, straight into the text.
+    /// What `self.data` holds is not used.
+    #[must_use]
+    pub fn encode_with(mut self, bytes: &[u8]) -> String {
+        self.data.clear();
+        let mut text = ServerFrame::Media(self).encode();
+        // `data` is the last field: the text ends in `"data":""}`.
+        text.truncate(text.len().saturating_sub(2));
+        text.reserve_exact(bytes.len().div_ceil(3) * 4 + 2);
+        crate::base64::append(bytes, &mut text);
+        text.push_str("\"}");
+        text
+    }
+}
+
+/// A frame from a server that a client cannot read. A client ignores it, as it ignores an unknown type.
+#[derive(Debug, thiserror::Error)]
+#[error("the frame cannot be read: {0}")]
+pub struct Unreadable(String);
+
+/// Reads one frame from a server, for clients. `None`: a type that this version does not know, to be ignored.
+/// Unknown fields are ignored, and an unknown `code` of an `error` is [`ErrorCode::Unknown`]: the client acts on `fatal`.
+///
+/// # Errors
+/// When it is not JSON, not an object, has no string `t`, or a field of a known type does not fit.
+pub fn decode(text: &str) -> Result<Option<ServerFrame>, Unreadable> {
+    #[derive(Deserialize)]
+    struct Tag<'a> {
+        #[serde(borrow)]
+        t: std::borrow::Cow<'a, str>,
+    }
+    // The tag is read first, then the fields straight into their type: serde's own tagged enums buffer every
+    // field and cannot carry the raw value of a `pong`.
+    fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Unreadable> {
+        serde_json::from_str(text).map_err(|e| Unreadable(e.to_string()))
+    }
+    let text = crate::repair::lone_surrogates(text);
+    let text = text.as_ref();
+    Ok(Some(match read::<Tag<'_>>(text)?.t.as_ref() {
+        "ready" => ServerFrame::Ready(read(text)?),
+        "error" => ServerFrame::Error(read(text)?),
+        "message" => ServerFrame::Message(read(text)?),
+        "media" => ServerFrame::Media(read(text)?),
+        "prompt" => ServerFrame::Prompt(read(text)?),
+        "prompt_done" => ServerFrame::PromptDone(read(text)?),
+        "avatar" => {
+            #[derive(Deserialize)]
+            struct Fields {
+                state: AvatarState,
+            }
+            ServerFrame::Avatar { state: read::<Fields>(text)?.state }
+        }
+        "typing" => ServerFrame::Typing(read(text)?),
+        "pong" => {
+            #[derive(Deserialize)]
+            struct Fields {
+                #[serde(default)]
+                ts: Box<RawValue>,
+            }
+            ServerFrame::Pong { ts: read::<Fields>(text)?.ts }
+        }
+        "deliver_done" => {
+            #[derive(Deserialize)]
+            struct Fields {
+                id: String,
+                target: String,
+                state: DeliverState,
+            }
+            let Fields { id, target, state } = read(text)?;
+            ServerFrame::DeliverDone { id, target, state }
+        }
+        _ => return Ok(None),
+    }))
 }

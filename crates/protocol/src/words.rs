@@ -36,6 +36,8 @@ pub enum Say {
     EmptyText,
     /// The text was too long.
     LongText,
+    /// The caption of a file was too long.
+    LongCaption,
     /// The file was too large.
     LargeFile,
     /// The file was empty.
@@ -54,6 +56,8 @@ pub enum Say {
     FileRefused(String),
     /// Notice: a file of the agent's was too large to send. Holds the name.
     FileTooLarge(String),
+    /// Notice: a file of the agent's is stored but cannot be read. Holds the name.
+    FileLost(String),
     /// Notice: an item was set aside since the client ended the connection on it three times.
     SetAside,
 }
@@ -73,26 +77,49 @@ impl Say {
                 ErrorCode::AuthRequired => ("Сначала нужно представиться", "Sign in first"),
                 ErrorCode::AuthFailed => ("Нет доступа", "No access"),
                 ErrorCode::Forbidden => ("Это не разрешено", "Not allowed"),
-                ErrorCode::Replaced => ("Подключено другое приложение этого устройства", "Another app of this device has connected"),
-                ErrorCode::BadFrame => ("Приложение прислало непонятное сообщение", "The app sent something that cannot be understood"),
+                ErrorCode::Replaced => (
+                    "Подключено другое приложение этого устройства",
+                    "Another app of this device has connected",
+                ),
+                ErrorCode::BadFrame => (
+                    "Приложение прислало непонятное сообщение",
+                    "The app sent something that cannot be understood",
+                ),
                 ErrorCode::TooBig => ("Слишком большое сообщение", "Too large"),
-                ErrorCode::UnsupportedFrame => ("Такой вид сообщения не поддерживается", "This kind of message is not supported"),
+                ErrorCode::UnsupportedFrame => {
+                    ("Такой вид сообщения не поддерживается", "This kind of message is not supported")
+                }
                 ErrorCode::DeviceOffline => ("Устройство не в сети", "The device is offline"),
                 ErrorCode::RateLimited => ("Слишком часто, подождите немного", "Too often, wait a moment"),
                 ErrorCode::AgentOffline => ("Агент не отвечает", "The agent does not answer"),
+                ErrorCode::Unknown => ("Сервер отказал", "The server refused"),
                 ErrorCode::Internal => ("Ошибка сервера, попробуйте позже", "Server error, try again later"),
             },
             Self::EmptyText => ("Пустое сообщение", "Empty message"),
-            Self::LongText => ("Слишком длинное сообщение: не больше 12 000 знаков", "The message is too long: at most 12,000 characters"),
-            Self::LargeFile => ("Файл слишком большой: не больше 8 МиБ", "The file is too large: at most 8 MiB"),
+            Self::LongText => (
+                "Слишком длинное сообщение: не больше 12 000 знаков",
+                "The message is too long: at most 12,000 characters",
+            ),
+            Self::LongCaption => (
+                "Слишком длинная подпись: не больше 4 000 знаков",
+                "The caption is too long: at most 4,000 characters",
+            ),
+            Self::LargeFile => {
+                ("Файл слишком большой: не больше 8 МиБ", "The file is too large: at most 8 MiB")
+            }
             Self::EmptyFile => ("Файл пустой", "The file is empty"),
             Self::IdUsed => ("Этот номер сообщения уже занят", "This message id is already used"),
-            Self::CannotStore => ("Сервер не может сохранить сообщение, попробуйте позже", "The server cannot store the message, try again later"),
+            Self::CannotStore => (
+                "Сервер не может сохранить сообщение, попробуйте позже",
+                "The server cannot store the message, try again later",
+            ),
             Self::AgentAway => (
                 "Агент сейчас не подключён. Сообщение сохранено и будет передано, когда он вернётся.",
                 "The agent is not connected. The message is kept and will be handed over when it is back.",
             ),
-            Self::AgentDied => ("Агент прервался посреди ответа.", "The agent stopped in the middle of its reply."),
+            Self::AgentDied => {
+                ("Агент прервался посреди ответа.", "The agent stopped in the middle of its reply.")
+            }
             Self::SetAside => (
                 "Одно сообщение не удалось показать в этом приложении. Оно осталось в истории.",
                 "One message could not be shown in this app. It is kept in the history.",
@@ -100,19 +127,33 @@ impl Say {
             Self::Expired(what) => {
                 return match lang {
                     Lang::Ru => format!("Агента не было больше суток, сообщение не передано: «{what}»"),
-                    Lang::En => format!("The agent was away for more than a day; this was not handed over: “{what}”"),
+                    Lang::En => {
+                        format!("The agent was away for more than a day; this was not handed over: “{what}”")
+                    }
                 };
             }
             Self::FileRefused(name) => {
                 return match lang {
-                    Lang::Ru => format!("Агент хотел отправить файл «{name}», но это запрещено: он лежит вне папки для отправки."),
-                    Lang::En => format!("The agent wanted to send the file “{name}”; this was refused: it is outside the folder for sending."),
+                    Lang::Ru => format!(
+                        "Агент хотел отправить файл «{name}», но это запрещено: он лежит вне папки для отправки."
+                    ),
+                    Lang::En => format!(
+                        "The agent wanted to send the file “{name}”; this was refused: it is outside the folder for sending."
+                    ),
+                };
+            }
+            Self::FileLost(name) => {
+                return match lang {
+                    Lang::Ru => format!("Файл «{name}» от агента не удалось прочитать на сервере."),
+                    Lang::En => format!("The agent's file “{name}” could not be read on the server."),
                 };
             }
             Self::FileTooLarge(name) => {
                 return match lang {
                     Lang::Ru => format!("Агент хотел отправить файл «{name}», но он больше 8 МиБ."),
-                    Lang::En => format!("The agent wanted to send the file “{name}”; it is larger than 8 MiB."),
+                    Lang::En => {
+                        format!("The agent wanted to send the file “{name}”; it is larger than 8 MiB.")
+                    }
                 };
             }
         };

@@ -1,6 +1,11 @@
-//! The parts of one device's session, each without I/O and clock: who may come in, dedupe, cards, turn states, the
-//! pacing of edits, the queue to the device.
+//! The parts of one device's session, each without I/O and clock: who may come in, what is remembered, cards, turn
+//! states, the pacing of edits.
 
-mod access;
+pub mod access;
+pub mod bubble;
+pub mod cards;
+pub mod rate;
+pub mod remember;
+pub mod turn;
 
 pub use access::{Access, Credential, Identity, Right};

@@ -1,0 +1,204 @@
+//! Messages with a report: `deliver` from a command line or cron, and calls with `offline:"fail"`. Done only when the
+//! device's stack has it; offline is said at once.
+
+use protocol::{
+    client::Deliver,
+    code::ErrorCode,
+    link::CallValue,
+    problem::Problem,
+    record::{Body, Mark, MessageRecord},
+    server::{DeliverState, ServerFrame},
+};
+
+use super::{Device, messages::text_content};
+use crate::{
+    gate,
+    io::{Action, AgentId, ConnId},
+    outbox::id_hash,
+    shared::{Ctx, call_error},
+};
+
+/// Who waits for the outcome.
+#[derive(Clone, Debug)]
+pub(crate) enum Who {
+    /// A connection.
+    Conn { conn: ConnId, id: String, target: String, lang: protocol::words::Lang },
+    /// The agent.
+    Agent { agent: AgentId, req: u64 },
+}
+
+/// A message whose outcome somebody waits for.
+#[derive(Debug)]
+pub(super) struct Pending {
+    /// Message id.
+    pub(super) id: String,
+    /// `None`: a large file that has no number yet.
+    pub(super) seq: Option<u64>,
+    pub(super) until: u64,
+    pub(super) who: Who,
+    /// It is stored for the next connect.
+    pub(super) queue: bool,
+}
+
+/// How it ended.
+enum Outcome {
+    Delivered,
+    Queued,
+    Offline,
+}
+
+impl Device {
+    /// A `deliver` frame for this device. `credential` keeps the ids of different tokens apart.
+    pub(crate) fn deliver_frame(&mut self, deliver: Deliver, credential: &str, who: Who, ctx: &mut Ctx<'_>) {
+        let key = format!("deliver/{credential}/{}", deliver.id);
+        let id = ctx.shared.message_id(self.no, &key);
+        self.deliver(&id, deliver.text, deliver.queue, who, ctx);
+    }
+
+    /// Sends a message and reports.
+    pub(super) fn deliver(&mut self, id: &str, text: String, queue: bool, who: Who, ctx: &mut Ctx<'_>) {
+        let hash = id_hash(id);
+        let content = text_content(&text);
+        if let Some(known) = self.given.get(hash) {
+            if known == content {
+                self.deliver_again(id, queue, who, ctx);
+            } else {
+                id_used(&who, ctx);
+            }
+            return;
+        }
+        if !self.online() && !queue {
+            report(id, &who, &Outcome::Offline, ctx);
+            return;
+        }
+        let message =
+            MessageRecord { seq: self.seq(), id: id.to_owned(), text, reply_to: None, edit: false, once: !queue };
+        self.message_item(&message, ctx);
+        let until = if self.online() { ctx.now + ctx.shared.settings.deliver_ms } else { ctx.now };
+        self.pending.push(Pending { id: id.to_owned(), seq: Some(message.seq), until, who, queue });
+    }
+
+    /// The same id and text again: the first outcome.
+    fn deliver_again(&mut self, id: &str, queue: bool, who: Who, ctx: &mut Ctx<'_>) {
+        if let Some(first) = self.pending.iter().find(|pending| pending.id == id) {
+            let again = Pending { id: id.to_owned(), seq: first.seq, until: first.until, who, queue: first.queue };
+            self.pending.push(again);
+            return;
+        }
+        let outcome = match self.ended.get(id_hash(id)) {
+            Some(1) => Outcome::Delivered,
+            Some(_) => Outcome::Offline,
+            // The gateway was stopped before the outcome was known.
+            None if queue => Outcome::Queued,
+            None => Outcome::Offline,
+        };
+        report(id, &who, &outcome, ctx);
+    }
+
+    /// A large file has got its number.
+    pub(super) fn deliveries_got_seq(&mut self, id: &str, seq: u64) {
+        for pending in self.pending.iter_mut().filter(|pending| pending.id == id) {
+            pending.seq = Some(seq);
+        }
+    }
+
+    /// Everything up to `seq` is on the device.
+    pub(super) fn deliveries_proven(&mut self, seq: u64, ctx: &mut Ctx<'_>) {
+        self.end_deliveries(|pending| pending.seq.is_some_and(|of| of <= seq), &Outcome::Delivered, ctx);
+    }
+
+    /// The connection is gone: what is not proven is not delivered.
+    pub(super) fn deliveries_lost(&mut self, ctx: &mut Ctx<'_>) {
+        self.end_deliveries(|_| true, &Outcome::Offline, ctx);
+    }
+
+    /// The device is forgotten in memory: nothing is known of what was under way.
+    pub(super) fn deliveries_given_up(&mut self, ctx: &mut Ctx<'_>) {
+        for pending in std::mem::take(&mut self.pending) {
+            report(&pending.id, &pending.who, &Outcome::Offline, ctx);
+        }
+    }
+
+    /// When a delivery is over. One that is queued is reported when it is on disk.
+    pub(super) fn due_at(&self, pending: &Pending) -> Option<u64> {
+        let stored = pending.seq.is_none_or(|seq| self.outbox.is_stored(seq, self.committed));
+        (!pending.queue || stored).then_some(pending.until)
+    }
+
+    pub(super) fn delivery_ticks(&mut self, ctx: &mut Ctx<'_>) {
+        let now = ctx.now;
+        let due: Vec<String> = self
+            .pending
+            .iter()
+            .filter(|pending| self.due_at(pending).is_some_and(|at| now >= at))
+            .map(|pending| pending.id.clone())
+            .collect();
+        self.end_deliveries(|pending| due.contains(&pending.id), &Outcome::Offline, ctx);
+    }
+
+    fn end_deliveries(&mut self, which: impl Fn(&Pending) -> bool, outcome: &Outcome, ctx: &mut Ctx<'_>) {
+        if self.pending.is_empty() {
+            return;
+        }
+        let (end, keep): (Vec<Pending>, Vec<Pending>) =
+            std::mem::take(&mut self.pending).into_iter().partition(which);
+        self.pending = keep;
+        for pending in end {
+            let outcome = match outcome {
+                Outcome::Offline if pending.queue => &Outcome::Queued,
+                other => other,
+            };
+            let hash = id_hash(&pending.id);
+            if self.ended.get(hash).is_none() && !matches!(outcome, Outcome::Queued) {
+                let ok = matches!(outcome, Outcome::Delivered);
+                self.ended.put(hash, u64::from(ok), ctx.now);
+                let body = Body::Delivered { id: pending.id.clone(), ok };
+                ctx.append(self.no, &body, Some(&Mark::Ended { id: hash, ok }));
+            }
+            report(&pending.id, &pending.who, outcome, ctx);
+        }
+    }
+}
+
+fn report(message_id: &str, who: &Who, outcome: &Outcome, ctx: &mut Ctx<'_>) {
+    let state = match outcome {
+        Outcome::Delivered => Some(DeliverState::Delivered),
+        Outcome::Queued => Some(DeliverState::Queued),
+        Outcome::Offline => None,
+    };
+    match who {
+        Who::Conn { conn, id, target, lang } => {
+            let frame = match state {
+                Some(state) => ServerFrame::DeliverDone { id: id.clone(), target: target.clone(), state },
+                None => gate::error(
+                    &Problem::new(ErrorCode::DeviceOffline, "the device is not connected, or did not confirm in time")
+                        .with_id(Some(id.clone())),
+                    false,
+                    *lang,
+                ),
+            };
+            ctx.out.push(Action::Send { conn: *conn, text: frame.encode() });
+        }
+        Who::Agent { agent, req } => {
+            let value = match state {
+                Some(state) => Ok(Some(CallValue::Message { message_id: message_id.to_owned(), state })),
+                None => Err(call_error("device_offline", "the device is not connected, or did not confirm in time", false)),
+            };
+            ctx.result(*agent, *req, value);
+        }
+    }
+}
+
+fn id_used(who: &Who, ctx: &mut Ctx<'_>) {
+    match who {
+        Who::Conn { conn, id, lang, .. } => {
+            let problem = Problem::bad("id already used for another text")
+                .saying(protocol::words::Say::IdUsed)
+                .with_id(Some(id.clone()));
+            ctx.out.push(Action::Send { conn: *conn, text: gate::error(&problem, false, *lang).encode() });
+        }
+        Who::Agent { agent, req } => {
+            ctx.result(*agent, *req, Err(call_error("bad_call", "key already used for another text", false)));
+        }
+    }
+}

@@ -1,0 +1,584 @@
+//! One device: what it said and what it gets, whether or not it is connected. Loaded from the store at its first contact.
+
+mod calls;
+mod cards;
+mod deliver;
+mod link;
+mod messages;
+mod said;
+mod write;
+
+pub(crate) use deliver::Who;
+
+use std::collections::{HashMap, VecDeque};
+
+use protocol::{
+    Millis, limits,
+    client::{ClientFrame, HelloDevice},
+    link::{CallError, CallValue, DeviceInfo, FromAgent, User},
+    problem::Problem,
+    record::{Body, DeviceNo, DeviceState, Loaded, Mark, Op, Pos, Row},
+    series::{SeriesTable, SpoolNo},
+    server::ServerFrame,
+    words::{Lang, Say},
+};
+use session::{bubble::Bubble, cards::Cards, rate::Bucket, remember::Remembered, turn::Turn};
+
+use self::{
+    deliver::Pending,
+    write::{FileSend, Queue, Replay},
+};
+use crate::{
+    inbox::{Inbox, Stage},
+    io::{Action, AgentId, ConnId, FileRefused, FileTaken},
+    outbox::{Item, Outbox, id_hash},
+    shared::Ctx,
+};
+
+/// So long after the link to the agent is lost nothing may stick, milliseconds (the protocol allows 5 s).
+const CLEAR_AFTER_MS: u64 = 3_000;
+/// So long after the link is lost the bubbles of an agent that does not come back are closed, milliseconds.
+const CLOSE_AFTER_MS: u64 = 60_000;
+/// An outage shorter than this is not told to the person, milliseconds.
+const NOTICE_AFTER_MS: u64 = 5_000;
+/// From this many replacements of a living connection within [`REPLACE_WINDOW_MS`] on, `ready` is held back.
+const REPLACE_FREELY: usize = 3;
+const REPLACE_WINDOW_MS: u64 = 10_000;
+const REPLACE_PAUSE_MS: u64 = 2_000;
+
+/// The connection of a device.
+#[derive(Debug)]
+pub(crate) struct Live {
+    pub(crate) conn: ConnId,
+    /// `ready` was written.
+    pub(crate) ready: bool,
+    /// Bytes handed over that the socket has not taken.
+    pub(crate) unsent: usize,
+    pub(crate) lang: Lang,
+    pub(crate) user: User,
+}
+
+/// What happens when a batch is on disk.
+#[derive(Debug)]
+enum Effect {
+    /// What the device said may go to the agent.
+    Accepted { pos: Pos, id: String, hash: u128 },
+    /// What the gateway tells the agent may go to it.
+    Told { pos: Pos },
+    /// The agent gets its result.
+    Result { agent: AgentId, req: u64, value: Option<CallValue> },
+}
+
+/// An open bubble: one piece of an agent's message.
+#[derive(Debug)]
+struct Open {
+    /// The id the agent knows.
+    of: String,
+    piece: u32,
+    /// Latest record of its state.
+    pos: Pos,
+    /// Batch of its first record.
+    batch: u64,
+    bubble: Bubble,
+}
+
+/// What a read of records was for.
+#[derive(Debug)]
+enum ReadFor {
+    HandOver,
+    Replay(Vec<(u64, Item)>),
+}
+
+/// A file of the agent's that is being taken over; the agent's further calls for this device wait behind it.
+#[derive(Debug)]
+struct Taking {
+    ticket: u64,
+    agent: AgentId,
+    call: FromAgent,
+}
+
+#[derive(Debug)]
+pub(crate) struct Device {
+    pub(crate) no: DeviceNo,
+    pub(crate) id: String,
+    pub(crate) state: DeviceState,
+    /// The state differs from what is stored.
+    dirty: bool,
+    pub(crate) live: Option<Live>,
+    /// When `ready` is written; later than now only if replacements come too fast.
+    pub(crate) ready_at: Option<Millis>,
+    replaced: VecDeque<Millis>,
+    frames: Bucket,
+    rubbish: u32,
+    /// Ids that were accepted, with the hash of their content.
+    seen: Remembered,
+    /// Ids that were given out, with the hash of their last content.
+    given: Remembered,
+    /// How keyed deliveries ended.
+    ended: Remembered,
+    /// Cards by the hash of their call's key.
+    card_keys: HashMap<u128, String>,
+    series: SeriesTable,
+    /// Files being put together, and what the device said after them: it waits, so that the order stays.
+    assembling: HashMap<SpoolNo, Option<String>>,
+    held: VecDeque<protocol::client::Text>,
+    cards: Cards,
+    turn: Turn,
+    open: Vec<Open>,
+    inbox: Inbox,
+    outbox: Outbox,
+    queue: Queue,
+    replay: Option<Replay>,
+    /// Large files on their way, part by part behind everything else.
+    bulk: VecDeque<FileSend>,
+    pending: Vec<Pending>,
+    reads: HashMap<u64, ReadFor>,
+    taking: Option<Taking>,
+    calls: VecDeque<(AgentId, FromAgent)>,
+    /// Last batch on disk that the device knows of, and the last that it has a part in.
+    committed: u64,
+    last_batch: u64,
+    /// Last batch in which the device had more than input.
+    last_hard: u64,
+    /// Records of input in the batch of this input.
+    inputs: usize,
+    effects: VecDeque<(u64, Effect)>,
+    /// Instance of the agent that was here last.
+    last_instance: Option<String>,
+    clear_at: Option<Millis>,
+    close_at: Option<Millis>,
+    noticed_outage: u64,
+    /// When it is told that the agent is away.
+    notice_at: Option<Millis>,
+    pub(crate) timer: Option<Millis>,
+}
+
+impl Device {
+    /// A device that was never here.
+    pub(crate) fn new(no: DeviceNo, id: String, ctx: &Ctx<'_>) -> Self {
+        let settings = &ctx.shared.settings;
+        Self {
+            no,
+            state: DeviceState {
+                info: DeviceInfo { id: id.clone(), ..DeviceInfo::default() },
+                ..DeviceState::default()
+            },
+            id,
+            dirty: false,
+            live: None,
+            ready_at: None,
+            replaced: VecDeque::new(),
+            frames: Bucket::new(settings.frames_per_second, settings.frames_burst, ctx.now),
+            rubbish: 0,
+            seen: Remembered::default(),
+            given: Remembered::default(),
+            ended: Remembered::default(),
+            card_keys: HashMap::new(),
+            series: SeriesTable::default(),
+            assembling: HashMap::new(),
+            held: VecDeque::new(),
+            cards: Cards::default(),
+            turn: Turn::default(),
+            open: Vec::new(),
+            inbox: Inbox::default(),
+            outbox: Outbox::default(),
+            queue: Queue::default(),
+            replay: None,
+            bulk: VecDeque::new(),
+            pending: Vec::new(),
+            reads: HashMap::new(),
+            taking: None,
+            calls: VecDeque::new(),
+            committed: 0,
+            last_batch: 0,
+            last_hard: 0,
+            inputs: 0,
+            effects: VecDeque::new(),
+            last_instance: None,
+            clear_at: None,
+            close_at: None,
+            noticed_outage: 0,
+            notice_at: None,
+            timer: None,
+        }
+    }
+
+    /// A device as the store has it.
+    pub(crate) fn load(id: String, loaded: &Loaded, ctx: &mut Ctx<'_>) -> Result<Self, String> {
+        let mut device = Self::new(loaded.no, id, ctx);
+        device.state = DeviceState::decode(&loaded.state).map_err(|e| e.to_string())?;
+        device.committed = ctx.shared.batch_no.saturating_sub(1);
+        // Newest first: the first word about an id is the last one.
+        for (_, at, mark) in &loaded.marks {
+            match Mark::decode(mark) {
+                Some(Mark::In { id, content }) => {
+                    if device.seen.get(id).is_none() {
+                        device.seen.put(id, content, *at);
+                    }
+                }
+                Some(Mark::Out { id, content }) => {
+                    if device.given.get(id).is_none() {
+                        device.given.put(id, content, *at);
+                    }
+                }
+                Some(Mark::Ended { id, ok }) => device.ended.put(id, u64::from(ok), *at),
+                Some(Mark::Card { key, id }) => {
+                    device.card_keys.entry(key).or_insert(id);
+                }
+                None => {}
+            }
+        }
+        for row in &loaded.live {
+            device.restore(row)?;
+        }
+        // A large file that was on its way when the gateway stopped gets its place now.
+        for file in std::mem::take(&mut device.bulk) {
+            device.place_file(file, ctx);
+        }
+        Ok(device)
+    }
+
+    fn restore(&mut self, row: &Row) -> Result<(), String> {
+        let item = |id: &str| Item { pos: row.pos, id: id_hash(id), batch: 0, once: None };
+        match Body::decode(&row.body).map_err(|e| e.to_string())? {
+            Body::In(record) => {
+                if row.pos > self.state.done && !self.state.done_above.contains(&row.pos) {
+                    self.inbox.add(row.pos, row.at, record, row.body.len(), Stage::Waiting, true);
+                }
+            }
+            Body::Message(message) => {
+                self.open.retain(|open| open.bubble.id != message.id);
+                self.restore_item(message.seq, Item { once: message.once.then_some(0), ..item(&message.id) });
+            }
+            Body::Bubble(bubble) => {
+                self.open.retain(|open| open.bubble.id != bubble.id);
+                self.open.push(Open {
+                    of: bubble.of,
+                    piece: bubble.piece,
+                    pos: row.pos,
+                    batch: 0,
+                    bubble: Bubble::new(bubble.id, bubble.text, bubble.reply_to, bubble.instance, row.at),
+                });
+            }
+            Body::File(file) => match file.seq {
+                Some(seq) => {
+                    self.bulk.retain(|on_its_way| on_its_way.record.id != file.id);
+                    self.restore_item(seq, Item { once: file.once.then_some(0), ..item(&file.id) });
+                }
+                None => self.bulk.push_back(FileSend::new(file, row.pos)),
+            },
+            Body::Card(card) => {
+                let seq = card.prompt.seq.unwrap_or_default();
+                self.restore_item(seq, item(&card.prompt.id));
+                self.cards.open(card, row.pos);
+            }
+            Body::CardTaken { id, event, option_id } => self.cards.restore_taken(&id, event, option_id),
+            Body::CardDone { seq, id, option_id, expired, reason } => {
+                self.restore_item(seq, item(&id));
+                self.cards.close(&id, session::cards::End { option_id, expired, reason }, row.at);
+            }
+            Body::Delivered { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn restore_item(&mut self, seq: u64, item: Item) {
+        // The state may be older than the record it was written with only if a later version wrote less of it.
+        self.state.seq = self.state.seq.max(seq);
+        if seq > self.state.proven {
+            self.outbox.add(seq, item);
+        }
+    }
+
+    /// Whether a `ready` was written on a living connection.
+    pub(crate) fn online(&self) -> bool {
+        self.live.as_ref().is_some_and(|live| live.ready)
+    }
+
+    pub(crate) fn lang(&self, ctx: &Ctx<'_>) -> Lang {
+        match &self.live {
+            Some(live) => live.lang,
+            None => self.state.lang.as_deref().and_then(Lang::from_tag).unwrap_or(ctx.shared.settings.lang),
+        }
+    }
+
+    /// A connection's `hello` was accepted. `ready` is written at once, unless connections replace each other too fast.
+    #[expect(clippy::too_many_arguments, reason = "one call, each value from another part of hello")]
+    pub(crate) fn connected(
+        &mut self,
+        conn: ConnId,
+        replaces: bool,
+        device: Option<HelloDevice>,
+        user: User,
+        lang_tag: Option<String>,
+        lang: Lang,
+        ctx: &mut Ctx<'_>,
+    ) {
+        let info = DeviceInfo {
+            id: self.id.clone(),
+            name: device.as_ref().and_then(|device| device.name.clone()),
+            platform: device.as_ref().and_then(|device| device.platform.clone()),
+            app_version: device.and_then(|device| device.app_version),
+            user_id: Some(user.id.clone()),
+            online: false,
+        };
+        if self.state.info != info || self.state.lang != lang_tag || self.last_batch == 0 {
+            self.state.info = info;
+            self.state.lang = lang_tag;
+            self.dirty = true;
+        }
+        self.live = Some(Live { conn, ready: false, unsent: 0, lang, user });
+        if replaces {
+            self.replaced.push_back(ctx.now);
+        }
+        while self.replaced.front().is_some_and(|at| ctx.now >= at + REPLACE_WINDOW_MS) {
+            self.replaced.pop_front();
+        }
+        if replaces && self.replaced.len() >= REPLACE_FREELY {
+            self.ready_at = Some(ctx.now + REPLACE_PAUSE_MS);
+        } else {
+            self.open_session(ctx);
+        }
+    }
+
+    /// The device is about to be forgotten in memory: whoever waits for an answer is told.
+    pub(crate) fn give_up(&mut self, ctx: &mut Ctx<'_>) {
+        for (_, effect) in std::mem::take(&mut self.effects) {
+            if let Effect::Result { agent, req, .. } = effect {
+                ctx.result(agent, req, Err(cannot_store()));
+            }
+        }
+        let spools: Vec<SpoolNo> = self.series.clear();
+        for spool in spools {
+            ctx.out.push(Action::Discard { spool });
+        }
+        self.deliveries_given_up(ctx);
+    }
+
+    /// Sends an answer: past everything that waits.
+    pub(crate) fn answer(&mut self, frame: &ServerFrame, ctx: &mut Ctx<'_>) {
+        let Some(live) = &mut self.live else { return };
+        let text = frame.encode();
+        live.unsent += text.len();
+        ctx.out.push(Action::Send { conn: live.conn, text });
+    }
+
+    /// Answers with a refusal.
+    pub(crate) fn refuse(&mut self, problem: &Problem, ctx: &mut Ctx<'_>) {
+        let lang = self.lang(ctx);
+        self.answer(&crate::gate::error(problem, false, lang), ctx);
+    }
+
+    /// The next `seq`.
+    fn seq(&mut self) -> u64 {
+        self.state.seq += 1;
+        self.dirty = true;
+        self.state.seq
+    }
+
+    /// An item that the batch of this input brings to disk.
+    fn item(&mut self, seq: u64, pos: Pos, id: &str, once: bool, ctx: &Ctx<'_>) {
+        let once = once.then(|| self.live.as_ref().map_or(0, |live| live.conn));
+        self.outbox.add(seq, Item { pos, id: id_hash(id), batch: ctx.shared.batch_no, once });
+    }
+
+    /// After the batch of this input.
+    fn after_batch(&mut self, effect: Effect, ctx: &Ctx<'_>) {
+        self.effects.push_back((ctx.shared.batch_no, effect));
+    }
+
+    /// After everything that this device has written so far: for a call that was made before.
+    fn after_last(&mut self, effect: Effect) {
+        let batch = self.last_batch.max(self.effects.back().map_or(0, |(batch, _)| *batch));
+        self.effects.push_back((batch, effect));
+    }
+
+    /// Batches up to `upto` are on disk.
+    pub(crate) fn stored(&mut self, upto: u64) {
+        self.committed = self.committed.max(upto);
+    }
+
+    /// Batches of this device failed. `true`: only input was in them, and the device was told. `false`: what the device
+    /// is in memory differs from what is on disk, and it must be loaded again.
+    pub(crate) fn failed(&mut self, from: u64, upto: u64, ctx: &mut Ctx<'_>) -> bool {
+        let only_input = self.last_hard < from;
+        let (lost, kept): (VecDeque<_>, VecDeque<_>) =
+            self.effects.drain(..).partition(|(batch, _)| (from..=upto).contains(batch));
+        self.effects = kept;
+        for (_, effect) in lost {
+            match effect {
+                Effect::Accepted { pos, id, hash } => {
+                    self.inbox.undo(pos);
+                    self.seen.forget(hash);
+                    ctx.shared.events.remove(&pos);
+                    let problem =
+                        Problem::new(protocol::code::ErrorCode::Internal, "the gateway could not store it; send it again later")
+                            .saying(Say::CannotStore)
+                            .with_id(Some(id));
+                    self.refuse(&problem, ctx);
+                }
+                Effect::Told { .. } => {}
+                Effect::Result { agent, req, .. } => {
+                    ctx.result(agent, req, Err(cannot_store()));
+                }
+            }
+        }
+        only_input
+    }
+
+    /// Runs what waited for the disk, hands over, writes; then puts the state into the batch if it has changed. Called
+    /// after every input that touched the device.
+    pub(crate) fn settle(&mut self, ctx: &mut Ctx<'_>) {
+        self.run_effects(ctx);
+        self.hand_over(ctx);
+        self.pump(ctx);
+        if !self.write_state(ctx) {
+            // There is no batch of this input: what was to wait for it waits for the last one.
+            for (batch, _) in self.effects.iter_mut().rev().take_while(|(batch, _)| *batch >= ctx.shared.batch_no) {
+                *batch = self.last_batch;
+            }
+            self.run_effects(ctx);
+        }
+    }
+
+    fn run_effects(&mut self, ctx: &mut Ctx<'_>) {
+        while let Some((batch, _)) = self.effects.front()
+            && *batch <= self.committed
+        {
+            match self.effects.pop_front() {
+                Some((_, Effect::Accepted { pos, .. } | Effect::Told { pos })) => self.inbox.stored(pos),
+                Some((_, Effect::Result { agent, req, value })) => ctx.result(agent, req, Ok(value)),
+                None => break,
+            }
+        }
+    }
+
+    /// Puts the state into the batch of this input if it belongs there. Whether the device has a part in that batch.
+    fn write_state(&mut self, ctx: &mut Ctx<'_>) -> bool {
+        let appended =
+            ctx.shared.ops.iter().filter(|op| matches!(op, Op::Append(row) if row.device == self.no)).count();
+        if appended == 0 && !self.dirty {
+            return false;
+        }
+        if self.dirty || appended > self.inputs {
+            self.last_hard = ctx.shared.batch_no;
+        }
+        self.dirty = false;
+        self.inputs = 0;
+        self.state.live_from = self.live_from();
+        self.last_batch = ctx.shared.batch_no;
+        ctx.shared.ops.push(Op::Device {
+            no: self.no,
+            id: self.id.clone(),
+            state: self.state.encode(),
+            wake: !self.inbox.is_empty() || self.cards.any_open() || !self.open.is_empty() || !self.bulk.is_empty(),
+        });
+        true
+    }
+
+    /// The oldest record that is needed to go on after a restart.
+    fn live_from(&self) -> Option<Pos> {
+        [
+            self.inbox.first(),
+            self.cards.first_pos(),
+            self.outbox.first_pos(),
+            self.open.iter().map(|open| open.pos).min(),
+            self.bulk.iter().map(|file| file.pos).min(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// When [`Self::tick`] is wanted.
+    pub(crate) fn deadline(&self, ctx: &Ctx<'_>) -> Option<Millis> {
+        let settings = &ctx.shared.settings;
+        let streaming = self.online() && self.replay.is_none();
+        let bubbles = self.open.iter().flat_map(|open| {
+            [open.bubble.store_at(), if streaming { self.edit_at(open) } else { None }]
+        });
+        let connected = self.online().then(|| self.outbox.ping_at(self.state.proven)).flatten();
+        [
+            self.ready_at,
+            self.turn.deadline(),
+            self.cards.deadline(),
+            self.series.deadline(),
+            self.inbox.expires(settings.wait_ms),
+            self.notice_at,
+            self.clear_at,
+            self.close_at,
+            connected,
+            self.pending.iter().filter_map(|pending| self.due_at(pending)).min(),
+        ]
+        .into_iter()
+        .chain(bubbles)
+        .flatten()
+        .min()
+    }
+
+    /// Time has passed.
+    pub(crate) fn tick(&mut self, ctx: &mut Ctx<'_>) {
+        let now = ctx.now;
+        if self.ready_at.is_some_and(|at| now >= at) {
+            self.open_session(ctx);
+        }
+        if self.clear_at.is_some_and(|at| now >= at) {
+            self.clear_at = None;
+            self.clear_turn(ctx);
+        }
+        if self.close_at.is_some_and(|at| now >= at) {
+            self.close_at = None;
+            self.close_bubbles(|_| true, ctx);
+        }
+        let mut frames = Vec::new();
+        self.turn.tick(now, &mut frames);
+        self.push_frames(frames);
+        self.card_ticks(ctx);
+        self.series_ticks(ctx);
+        self.inbox_ticks(ctx);
+        self.delivery_ticks(ctx);
+        self.store_bubbles(ctx);
+        let horizon = now.saturating_sub(limits::REMEMBER_MS);
+        self.seen.trim(horizon);
+        self.given.trim(horizon);
+        self.ended.trim(horizon);
+    }
+
+    /// One frame on an open session.
+    pub(crate) fn frame(&mut self, frame: Result<ClientFrame, Problem>, ctx: &mut Ctx<'_>) {
+        if let Err(retry_after) = self.frames.take(ctx.now) {
+            let id = match &frame {
+                Ok(ClientFrame::Text(text)) => text.id.clone(),
+                Ok(ClientFrame::Media(part)) => part.id.clone(),
+                Ok(ClientFrame::Deliver(deliver)) => Some(deliver.id.clone()),
+                Ok(_) => None,
+                Err(problem) => problem.id.clone(),
+            };
+            let mut problem = Problem::new(protocol::code::ErrorCode::RateLimited, "too many frames: send it again later").with_id(id);
+            problem.retry_after_ms = Some(retry_after);
+            self.refuse(&problem, ctx);
+            return;
+        }
+        match frame {
+            Ok(frame) => {
+                self.rubbish = 0;
+                self.said(frame, ctx);
+            }
+            Err(problem) => self.bad(problem, ctx),
+        }
+    }
+
+    /// Parts of a file were taken over, or not.
+    pub(crate) fn file_taken(&mut self, ticket: u64, done: Result<FileTaken, FileRefused>, ctx: &mut Ctx<'_>) {
+        let Some(taking) = self.taking.take_if(|taking| taking.ticket == ticket) else { return };
+        self.finish_media(taking.agent, taking.call, done, ctx);
+        while self.taking.is_none() {
+            let Some((agent, call)) = self.calls.pop_front() else { break };
+            self.call_now(agent, call, ctx);
+        }
+    }
+}
+
+fn cannot_store() -> CallError {
+    crate::shared::call_error("internal", "the gateway could not store it", true)
+}

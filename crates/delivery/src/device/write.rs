@@ -1,0 +1,576 @@
+//! What goes to the device, and in which order: the session's beginning, the replay, live frames, files in parts.
+//!
+//! One queue holds what is live. An entry whose item is not on disk yet holds back what follows. Large files go part by
+//! part when the queue is empty, so that they delay another frame by at most one part. During a replay nothing is
+//! queued: what arises is stored, and the replay comes to it.
+
+use std::collections::VecDeque;
+
+use protocol::{
+    chunk,
+    code::CloseCode,
+    limits,
+    record::{Body, FileRecord, MessageRecord, Pos, Row},
+    server::{Chunk, Media, Message, ServerFrame},
+    words::Say,
+};
+use session::cards;
+
+use super::{Device, ReadFor};
+use crate::{
+    gate,
+    io::Action,
+    outbox::Item,
+    shared::Ctx,
+};
+
+/// So much may be handed over and not taken by the socket before the queue waits, bytes: enough to keep a fast line busy.
+const WINDOW: usize = 256 * 1024;
+/// Records of one page of a replay.
+const PAGE: usize = 16;
+
+/// The live queue of a device.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    entries: VecDeque<Entry>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Entry {
+    /// Batch that must be on disk first.
+    wait: u64,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    /// Something that is shown and gone.
+    Frame(String),
+    /// An item: its frames, the last of which carries `seq`.
+    Item { seq: u64, frames: Vec<String> },
+    /// The present text of an open bubble.
+    Edit(String),
+    /// A file.
+    File(Box<FileSend>),
+}
+
+/// A file on its way.
+#[derive(Debug)]
+pub(super) struct FileSend {
+    pub(super) record: FileRecord,
+    pub(super) pos: Pos,
+    next: u32,
+    /// Ticket of the part that is being read.
+    reading: Option<u64>,
+    /// The part that was read, if it may not go yet.
+    part: Option<Vec<u8>>,
+}
+
+impl FileSend {
+    pub(super) fn new(record: FileRecord, pos: Pos) -> Self {
+        Self { record, pos, next: 0, reading: None, part: None }
+    }
+
+    fn parts(&self) -> u32 {
+        parts(self.record.bytes)
+    }
+}
+
+/// How many parts a file of so many bytes has.
+pub(super) fn parts(bytes: u64) -> u32 {
+    u32::try_from(bytes.div_ceil(limits::PART_BYTES as u64)).unwrap_or(u32::MAX).max(1)
+}
+
+/// A replay under way.
+#[derive(Debug)]
+pub(super) struct Replay {
+    /// First `seq` that was not read.
+    next: u64,
+    reading: bool,
+}
+
+impl Queue {
+    fn push(&mut self, wait: u64, what: What) {
+        self.bytes += what.bytes();
+        self.entries.push_back(Entry { wait, what });
+    }
+
+    fn pop(&mut self) {
+        if let Some(entry) = self.entries.pop_front() {
+            self.bytes = self.bytes.saturating_sub(entry.what.bytes());
+        }
+    }
+
+    fn clear(&mut self) {
+        self.entries.clear();
+        self.bytes = 0;
+    }
+
+    fn has_edit(&self, id: &str) -> bool {
+        self.entries.iter().any(|entry| matches!(&entry.what, What::Edit(of) if of == id))
+    }
+
+    /// A final text takes the place of an edit that was not sent.
+    fn drop_edit(&mut self, id: &str) {
+        self.entries.retain(|entry| !matches!(&entry.what, What::Edit(of) if of == id));
+    }
+}
+
+impl What {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Frame(frame) => frame.len(),
+            Self::Item { frames, .. } => frames.iter().map(String::len).sum(),
+            Self::Edit(_) | Self::File(_) => 0,
+        }
+    }
+}
+
+impl Device {
+    /// Writes `ready` and what follows it: open cards, avatar and typing, the replay.
+    pub(crate) fn open_session(&mut self, ctx: &mut Ctx<'_>) {
+        self.ready_at = None;
+        let ready = gate::ready(&self.id, self.state.info.name.as_deref(), &ctx.shared.settings);
+        let Some(live) = &mut self.live else { return };
+        live.ready = true;
+        ctx.out.push(Action::Opened { conn: live.conn });
+        self.answer(&ready, ctx);
+        let mut frames: Vec<ServerFrame> = self.cards.present(ctx.now).into_iter().map(ServerFrame::Prompt).collect();
+        self.turn.present(&mut frames);
+        for frame in &frames {
+            self.answer(frame, ctx);
+        }
+        self.outbox.connected(ctx.now);
+        self.replay = Some(Replay { next: self.state.proven + 1, reading: false });
+    }
+
+    /// The connection is gone. `code` is the client's.
+    pub(crate) fn closed(&mut self, code: Option<u16>, ctx: &mut Ctx<'_>) {
+        let was_ready = self.online();
+        self.live = None;
+        self.ready_at = None;
+        self.queue.clear();
+        self.replay = None;
+        self.rubbish = 0;
+        self.reads.retain(|_, what| matches!(what, ReadFor::HandOver));
+        self.deliveries_lost(ctx);
+        for file in std::mem::take(&mut self.bulk) {
+            self.place_file(file, ctx);
+        }
+        if was_ready {
+            let blames = matches!(code, Some(1002 | 1003 | 1007 | 1009 | 1011));
+            if let Some((seq, _)) = self.outbox.disconnected(blames) {
+                self.proven(seq, ctx);
+                ctx.warn(format!(
+                    "an item of a device was set aside: its client ended the connection on it three times (seq {seq})"
+                ));
+                self.notice(Say::SetAside, ctx);
+            }
+        }
+    }
+
+    /// The socket took bytes.
+    pub(crate) fn drained(&mut self, bytes: usize) {
+        if let Some(live) = &mut self.live {
+            live.unsent = live.unsent.saturating_sub(bytes);
+        }
+    }
+
+    /// A pong with a nonce of ours.
+    pub(crate) fn pong(&mut self, nonce: u64, ctx: &mut Ctx<'_>) {
+        if let Some(seq) = self.outbox.pong(nonce) {
+            self.proven(seq, ctx);
+        }
+    }
+
+    fn proven(&mut self, seq: u64, ctx: &mut Ctx<'_>) {
+        if seq > self.state.proven {
+            self.state.proven = seq;
+            self.dirty = true;
+            self.outbox.proven(seq);
+            self.deliveries_proven(seq, ctx);
+        }
+    }
+
+    /// Whether live frames go into the queue.
+    fn takes_live(&self) -> bool {
+        self.online() && self.replay.is_none()
+    }
+
+    /// Live frames that are not items. During a replay they are dropped: the present state is sent after it.
+    pub(super) fn push_frames(&mut self, frames: Vec<ServerFrame>) {
+        if self.takes_live() {
+            for frame in frames {
+                self.queue.push(0, What::Frame(frame.encode()));
+            }
+        }
+    }
+
+    /// The end of a card, a message, an edit: an item that the batch of this input brings to disk.
+    pub(super) fn push_item(&mut self, seq: u64, frames: Vec<ServerFrame>, ctx: &Ctx<'_>) {
+        if self.takes_live() {
+            let frames = frames.iter().map(ServerFrame::encode).collect();
+            self.queue.push(ctx.shared.batch_no, What::Item { seq, frames });
+        }
+    }
+
+    pub(super) fn push_message(&mut self, message: &MessageRecord, ctx: &Ctx<'_>) {
+        self.queue.drop_edit(&message.id);
+        let frames = message_frames(message, message.edit, ctx.shared.settings.chunk_chars);
+        self.push_item(message.seq, frames, ctx);
+    }
+
+    /// A file that the batch of this input brings to disk.
+    pub(super) fn push_file(&mut self, file: FileSend, ctx: &Ctx<'_>) {
+        if self.takes_live() {
+            self.queue.push(ctx.shared.batch_no, What::File(Box::new(file)));
+        }
+    }
+
+    /// Whether a large file would get its `seq` only when its last part is due.
+    pub(super) fn streams_files(&self) -> bool {
+        self.takes_live()
+    }
+
+    /// Gives a file on its way its place among the items: it will be replayed from there.
+    pub(super) fn place_file(&mut self, file: FileSend, ctx: &mut Ctx<'_>) {
+        if file.record.once || file.record.seq.is_some() {
+            return;
+        }
+        let seq = self.seq();
+        let record = FileRecord { seq: Some(seq), ..file.record };
+        let pos = ctx.append(self.no, &Body::File(record.clone()), None);
+        self.item(seq, pos, &record.id, false, ctx);
+    }
+
+    /// When an open bubble's text should go out.
+    pub(super) fn edit_at(&self, open: &super::Open) -> Option<u64> {
+        if self.queue.has_edit(&open.bubble.id) { None } else { open.bubble.send_at() }
+    }
+
+    fn queue_edits(&mut self, ctx: &Ctx<'_>) {
+        for open in &self.open {
+            // The bubble's first record comes before its first frame.
+            if open.batch <= self.committed && self.edit_at(open).is_some_and(|at| ctx.now >= at) {
+                self.queue.push(0, What::Edit(open.bubble.id.clone()));
+            }
+        }
+    }
+
+    /// Hands over what may go now.
+    pub(super) fn pump(&mut self, ctx: &mut Ctx<'_>) {
+        if !self.online() {
+            return;
+        }
+        self.go_on_with_replay(ctx);
+        if self.replay.is_none() {
+            self.queue_edits(ctx);
+        }
+        while self.may_send() {
+            if !self.send_head(ctx) && !self.send_bulk(ctx) {
+                break;
+            }
+            self.go_on_with_replay(ctx);
+        }
+        let Some(live) = &self.live else { return };
+        let (conn, waiting) = (live.conn, live.unsent + self.queue.bytes);
+        if waiting > ctx.shared.settings.queue_bytes {
+            ctx.out.push(Action::Close { conn, code: CloseCode::Overloaded });
+            self.closed(None, ctx);
+            return;
+        }
+        let nonce = ctx.shared.number();
+        if self.outbox.ping(nonce, self.state.proven, ctx.now) {
+            ctx.out.push(Action::Ping { conn, nonce });
+        }
+    }
+
+    fn may_send(&self) -> bool {
+        self.live.as_ref().is_some_and(|live| live.ready && live.unsent < WINDOW)
+    }
+
+    fn send(&mut self, text: String, ctx: &mut Ctx<'_>) {
+        if let Some(live) = &mut self.live {
+            live.unsent += text.len();
+            ctx.out.push(Action::Send { conn: live.conn, text });
+        }
+    }
+
+    /// Sends the head of the queue, or a part of it. `false`: it must wait.
+    fn send_head(&mut self, ctx: &mut Ctx<'_>) -> bool {
+        let Some(head) = self.queue.entries.front_mut() else { return false };
+        if head.wait > self.committed {
+            return false;
+        }
+        match &mut head.what {
+            What::Frame(frame) => {
+                let frame = std::mem::take(frame);
+                self.queue.bytes = self.queue.bytes.saturating_sub(frame.len());
+                self.queue.pop();
+                self.send(frame, ctx);
+            }
+            What::Item { seq, frames } => {
+                let (seq, frames) = (*seq, std::mem::take(frames));
+                self.queue.bytes = self.queue.bytes.saturating_sub(frames.iter().map(String::len).sum());
+                self.queue.pop();
+                for frame in frames {
+                    self.send(frame, ctx);
+                }
+                self.outbox.sent(seq);
+            }
+            What::Edit(id) => {
+                let id = std::mem::take(id);
+                self.queue.pop();
+                if let Some(open) = self.open.iter_mut().find(|open| open.bubble.id == id) {
+                    open.bubble.sent(ctx.now);
+                    let frame = edit_frame(&open.bubble).encode();
+                    self.send(frame, ctx);
+                }
+            }
+            What::File(_) => return self.send_file_at_head(ctx),
+        }
+        true
+    }
+
+    fn send_file_at_head(&mut self, ctx: &mut Ctx<'_>) -> bool {
+        let Some(Entry { what: What::File(file), .. }) = self.queue.entries.front_mut() else { return false };
+        if file.record.seq.is_none() {
+            // A large live file: it goes on behind everything else.
+            if let Some(Entry { what: What::File(file), .. }) = self.queue.entries.pop_front() {
+                self.bulk.push_back(*file);
+            }
+            return true;
+        }
+        let Some(data) = file.part.take() else {
+            read_part(file, self.no, ctx);
+            return false;
+        };
+        let seq = file.record.seq;
+        let frame = part_frame(file, &data, seq);
+        file.next += 1;
+        if file.next >= file.parts() {
+            self.queue.pop();
+            self.send(frame, ctx);
+            self.outbox.sent(seq.unwrap_or_default());
+        } else {
+            self.send(frame, ctx);
+        }
+        true
+    }
+
+    /// Sends a part of the first large file. `false`: nothing may go now.
+    fn send_bulk(&mut self, ctx: &mut Ctx<'_>) -> bool {
+        let Some(file) = self.bulk.front_mut() else { return false };
+        let Some(data) = file.part.take() else {
+            read_part(file, self.no, ctx);
+            return false;
+        };
+        if file.next + 1 < file.parts() {
+            let frame = part_frame(file, &data, None);
+            file.next += 1;
+            self.send(frame, ctx);
+            return true;
+        }
+        // The last part: the file gets its place among the items, and the part goes when that is on disk.
+        let Some(mut file) = self.bulk.pop_front() else { return false };
+        let seq = self.seq();
+        file.record.seq = Some(seq);
+        let (once, id) = (file.record.once, file.record.id.clone());
+        let pos = ctx.append(self.no, &Body::File(file.record.clone()), None);
+        self.item(seq, pos, &id, once, ctx);
+        let frame = part_frame(&file, &data, Some(seq));
+        self.queue.push(ctx.shared.batch_no, What::Item { seq, frames: vec![frame] });
+        self.deliveries_got_seq(&id, seq);
+        true
+    }
+
+    /// A part of a file was read.
+    pub(crate) fn file_read(&mut self, ticket: u64, data: Result<Vec<u8>, String>, ctx: &mut Ctx<'_>) {
+        let queued = self.queue.entries.iter_mut().filter_map(|entry| match &mut entry.what {
+            What::File(file) => Some(file.as_mut()),
+            _ => None,
+        });
+        let Some(file) = queued.chain(self.bulk.iter_mut()).find(|file| file.reading == Some(ticket)) else { return };
+        file.reading = None;
+        match data {
+            Ok(data) => file.part = Some(data),
+            Err(why) => {
+                let name = file.record.filename.clone();
+                let id = file.record.id.clone();
+                ctx.warn(format!("a stored file cannot be read: {why}"));
+                self.queue
+                    .entries
+                    .retain(|entry| !matches!(&entry.what, What::File(file) if file.record.id == id));
+                self.bulk.retain(|file| file.record.id != id);
+                self.notice(Say::FileLost(name), ctx);
+            }
+        }
+    }
+
+    /// Reads the next page of the replay when the queue has run low, and ends the replay when nothing is left.
+    fn go_on_with_replay(&mut self, ctx: &mut Ctx<'_>) {
+        let (Some(replay), Some(live)) = (&mut self.replay, &self.live) else { return };
+        if replay.reading || !self.queue.entries.is_empty() {
+            return;
+        }
+        if self.outbox.ends_at(replay.next) {
+            self.end_replay(ctx);
+            return;
+        }
+        let (page, next) = self.outbox.replay(replay.next, PAGE, live.conn, self.committed);
+        let Some(next) = next else { return };
+        replay.next = next;
+        if page.is_empty() {
+            if self.outbox.ends_at(next) {
+                self.end_replay(ctx);
+            }
+            return;
+        }
+        replay.reading = true;
+        let ticket = ctx.shared.number();
+        ctx.out.push(Action::Read {
+            device: self.no,
+            ticket,
+            positions: page.iter().map(|(_, item)| item.pos).collect(),
+        });
+        self.reads.insert(ticket, ReadFor::Replay(page));
+    }
+
+    fn end_replay(&mut self, ctx: &mut Ctx<'_>) {
+        self.replay = None;
+        let mut frames = Vec::new();
+        self.turn.present(&mut frames);
+        self.push_frames(frames);
+        for open in &mut self.open {
+            open.bubble.redraw();
+        }
+        self.queue_edits(ctx);
+    }
+
+    /// Rows that were asked for.
+    pub(crate) fn rows(&mut self, ticket: u64, rows: Result<Vec<Row>, String>, ctx: &mut Ctx<'_>) {
+        let Some(what) = self.reads.remove(&ticket) else { return };
+        let rows = match rows {
+            Ok(rows) => rows,
+            Err(why) => {
+                ctx.warn(format!("stored records cannot be read: {why}"));
+                // The connection ends, so that the device comes back and asks again.
+                if let (ReadFor::Replay(_), Some(live)) = (&what, &self.live) {
+                    ctx.out.push(Action::Close { conn: live.conn, code: CloseCode::Overloaded });
+                    self.closed(None, ctx);
+                }
+                return;
+            }
+        };
+        match what {
+            ReadFor::HandOver => self.bodies(rows, ctx),
+            ReadFor::Replay(page) => {
+                if let Some(replay) = &mut self.replay {
+                    replay.reading = false;
+                }
+                for (seq, item) in page {
+                    // A row that is gone was older than what is kept.
+                    if let Some(row) = rows.iter().find(|row| row.pos == item.pos) {
+                        self.push_replayed(seq, item, row, ctx);
+                    }
+                }
+            }
+        }
+    }
+
+    fn push_replayed(&mut self, seq: u64, item: Item, row: &Row, ctx: &mut Ctx<'_>) {
+        let body = match Body::decode(&row.body) {
+            Ok(body) => body,
+            Err(why) => {
+                ctx.warn(format!("a stored record cannot be read: {why}"));
+                return;
+            }
+        };
+        let frames = match body {
+            Body::Message(message) => message_frames(&message, true, ctx.shared.settings.chunk_chars),
+            Body::Card(card) => {
+                let prompt = cards::with_time_left(&card, ctx.now);
+                vec![ServerFrame::Prompt(protocol::server::Prompt { seq: Some(seq), ..prompt })]
+            }
+            Body::CardDone { id, option_id, expired, reason, .. } => {
+                let end = cards::End { option_id, expired, reason };
+                vec![ServerFrame::PromptDone(end.frame(&id, Some(seq)))]
+            }
+            Body::File(record) => {
+                self.queue.push(0, What::File(Box::new(FileSend::new(record, item.pos))));
+                return;
+            }
+            Body::In(_) | Body::Bubble(_) | Body::CardTaken { .. } | Body::Delivered { .. } => return,
+        };
+        let frames = frames.iter().map(ServerFrame::encode).collect();
+        self.queue.push(0, What::Item { seq, frames });
+    }
+}
+
+fn read_part(file: &mut FileSend, device: u32, ctx: &mut Ctx<'_>) {
+    if file.reading.is_some() {
+        return;
+    }
+    let ticket = ctx.shared.number();
+    file.reading = Some(ticket);
+    let offset = u64::from(file.next) * limits::PART_BYTES as u64;
+    let left = file.record.bytes.saturating_sub(offset);
+    let len = usize::try_from(left).unwrap_or(usize::MAX).min(limits::PART_BYTES);
+    ctx.out.push(Action::ReadFile { device, ticket, file: file.record.file.clone(), offset, len });
+}
+
+fn part_frame(file: &FileSend, data: &[u8], seq: Option<u64>) -> String {
+    let record = &file.record;
+    let parts = file.parts();
+    let last = file.next + 1 >= parts;
+    ServerFrame::Media(Media {
+        id: record.id.clone(),
+        kind: record.kind,
+        mime: record.mime.clone(),
+        filename: record.filename.clone(),
+        caption: record.caption.clone(),
+        part: file.next,
+        parts,
+        last,
+        size: record.bytes,
+        data: protocol::base64::encode(data),
+        reply_to: record.reply_to.clone(),
+        seq: if last { seq } else { None },
+    })
+    .encode()
+}
+
+fn edit_frame(bubble: &session::bubble::Bubble) -> ServerFrame {
+    ServerFrame::Message(Message {
+        id: bubble.id.clone(),
+        text: bubble.text.clone(),
+        chunk: Chunk { index: 0, total: 1 },
+        last: false,
+        edit: true,
+        reply_to: bubble.reply_to.clone(),
+        seq: None,
+    })
+}
+
+/// The frames of a message: chunks, or one redraw with the whole text.
+fn message_frames(message: &MessageRecord, redraw: bool, chunk_chars: usize) -> Vec<ServerFrame> {
+    let texts = if redraw { vec![message.text.as_str()] } else { chunk::chunks(&message.text, chunk_chars) };
+    let total = u32::try_from(texts.len()).unwrap_or(u32::MAX);
+    texts
+        .into_iter()
+        .zip(0..)
+        .map(|(text, index)| {
+            let last = index + 1 == total;
+            ServerFrame::Message(Message {
+                id: message.id.clone(),
+                text: text.to_owned(),
+                chunk: Chunk { index, total },
+                last,
+                edit: redraw,
+                reply_to: message.reply_to.clone(),
+                seq: last.then_some(message.seq),
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,103 @@
+//! A connection before and beside a session: the first frame, who comes in, frames that wait for `ready`.
+
+use std::collections::VecDeque;
+
+use protocol::{
+    Millis,
+    client::ClientFrame,
+    limits,
+    problem::Problem,
+    server::{Capabilities, ErrorFrame, Limits, Ready, ReadyDevice, ServerFrame},
+    words::Lang,
+};
+use session::Identity;
+
+use crate::io::{Origin, Settings};
+use protocol::record::DeviceNo;
+
+/// A frame as it came.
+pub(crate) type Came = Result<ClientFrame, Problem>;
+
+/// How far a connection is.
+#[derive(Debug)]
+pub(crate) enum Stage {
+    /// The first frame is awaited.
+    Hello { until: Millis },
+    /// Its `hello` was accepted; `ready` is not written yet.
+    Greeted { device: String, early: VecDeque<Came>, bytes: usize },
+    /// A session is open.
+    Open { device: DeviceNo },
+    /// It only delivers.
+    Sender,
+    /// It is being closed; what comes is ignored.
+    Closing,
+}
+
+#[derive(Debug)]
+pub(crate) struct Conn {
+    pub(crate) origin: Origin,
+    pub(crate) stage: Stage,
+    pub(crate) who: Option<Identity>,
+    pub(crate) lang: Lang,
+    pub(crate) timer: Option<Millis>,
+    /// Rubbish in a row on a connection that only delivers.
+    pub(crate) rubbish: u32,
+}
+
+impl Conn {
+    pub(crate) fn new(origin: Origin, settings: &Settings, now: Millis) -> Self {
+        Self {
+            origin,
+            stage: Stage::Hello { until: now + settings.hello_ms },
+            who: None,
+            lang: settings.lang,
+            timer: None,
+            rubbish: 0,
+        }
+    }
+
+    pub(crate) const fn deadline(&self) -> Option<Millis> {
+        match self.stage {
+            Stage::Hello { until } => Some(until),
+            _ => None,
+        }
+    }
+}
+
+/// An `error` frame.
+pub(crate) fn error(problem: &Problem, fatal: bool, lang: Lang) -> ServerFrame {
+    ServerFrame::Error(ErrorFrame {
+        code: problem.code,
+        message: problem.say.text(lang),
+        fatal,
+        id: problem.id.clone(),
+        detail: Some(problem.detail.clone()),
+        retry_after_ms: problem.retry_after_ms,
+    })
+}
+
+/// `ready` for a device; for a connection that only delivers the id is empty.
+pub(crate) fn ready(device: &str, name: Option<&str>, settings: &Settings) -> ServerFrame {
+    ServerFrame::Ready(Box::new(Ready {
+        v: 1,
+        session: format!("mobile:{device}"),
+        device: ReadyDevice { id: device.to_owned(), name: name.unwrap_or(device).to_owned() },
+        avatar_url: settings.avatar_url.clone(),
+        capabilities: Capabilities::default(),
+        features: Vec::new(),
+        limits: Some(Limits {
+            frame_bytes: limits::FRAME_AFTER_READY as u64,
+            frame_out_bytes: limits::FRAME_TO_DEVICE as u64,
+            text_chars: limits::TEXT_CHARS as u64,
+            caption_chars: limits::CAPTION_CHARS as u64,
+            file_bytes: limits::FILE_BYTES as u64,
+            parts: u64::from(limits::PARTS),
+            series: limits::SERIES as u64,
+            series_bytes: limits::SERIES_BYTES as u64,
+            series_idle_ms: settings.series_idle_ms,
+            chunk_chars: settings.chunk_chars as u64,
+            frames_per_second: u64::from(settings.frames_per_second),
+            bytes_per_second: settings.bytes_per_second,
+        }),
+    }))
+}

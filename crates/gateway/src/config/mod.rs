@@ -1,0 +1,380 @@
+//! Configuration: defaults compiled in, then a TOML file, then `MOBILE_*` variables, then flags; the later one wins.
+//!
+//! Every setting is described once, in [`SETTINGS`]: names, default, what is allowed, what it means. Everything else
+//! (the layers, the error texts, the printed reference) is made from that table.
+
+mod settings;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    ffi::{OsStr, OsString},
+    fmt,
+    path::{Path, PathBuf},
+};
+
+use protocol::words::Lang;
+
+pub use settings::{SETTINGS, Setting, Wrong};
+
+/// A token. Never printed.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Wraps a token.
+    pub fn new(token: impl Into<String>) -> Self {
+        Self(token.into())
+    }
+    /// The token itself, to be compared or shown to its owner; not for logs.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// Which embedded agent serves the devices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AgentChoice {
+    /// Shows every feature.
+    #[default]
+    Demo,
+    /// Repeats what it is told.
+    Echo,
+    /// None: what devices say waits.
+    None,
+}
+
+impl AgentChoice {
+    /// Its name in the configuration.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Demo => "demo",
+            Self::Echo => "echo",
+            Self::None => "none",
+        }
+    }
+}
+
+/// The settings of a gateway. Each field is described in [`SETTINGS`] under the same name; durations are milliseconds.
+#[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "every field is described once, in SETTINGS")]
+pub struct Config {
+    pub host: String,
+    pub port: u16,
+    pub state_dir: PathBuf,
+    pub agent: AgentChoice,
+    pub token: Option<Secret>,
+    pub extra_tokens: Vec<(String, Secret)>,
+    pub deliver_tokens: Vec<Secret>,
+    pub allowed_devices: Vec<String>,
+    pub deliver_loopback: bool,
+    pub trusted_proxies: Vec<crate::origin::Network>,
+    pub home_device: Option<String>,
+    pub avatar_url: String,
+    pub lang: Lang,
+    pub chunk_limit: usize,
+    pub idle_after_ms: u64,
+    pub rate_limits: bool,
+    pub frames_per_second: u32,
+    pub frames_burst: u32,
+    pub bytes_per_second: u64,
+    pub lockout_after: u32,
+    pub lockout_ms: u64,
+    pub ping_interval_ms: u64,
+    pub silent_after_ms: u64,
+    pub hello_timeout_ms: u64,
+    pub series_idle_ms: u64,
+    pub wait_ms: u64,
+    pub take_ms: u64,
+    pub deliver_ms: u64,
+    pub agent_silent_ms: u64,
+    pub write_timeout_ms: u64,
+    pub queue_bytes: usize,
+    pub spool_bytes: u64,
+    pub inflight_bytes: usize,
+    pub drain_ms: u64,
+    pub log: String,
+}
+
+impl Default for Config {
+    /// The defaults of [`SETTINGS`]. `state_dir` is empty: it has to be set, or found by [`load`].
+    fn default() -> Self {
+        let mut config = Self {
+            host: String::new(),
+            port: 0,
+            state_dir: PathBuf::new(),
+            agent: AgentChoice::Demo,
+            token: None,
+            extra_tokens: Vec::new(),
+            deliver_tokens: Vec::new(),
+            allowed_devices: Vec::new(),
+            deliver_loopback: false,
+            trusted_proxies: Vec::new(),
+            home_device: None,
+            avatar_url: String::new(),
+            lang: Lang::Ru,
+            chunk_limit: 0,
+            idle_after_ms: 0,
+            rate_limits: false,
+            frames_per_second: 0,
+            frames_burst: 0,
+            bytes_per_second: 0,
+            lockout_after: 0,
+            lockout_ms: 0,
+            ping_interval_ms: 0,
+            silent_after_ms: 0,
+            hello_timeout_ms: 0,
+            series_idle_ms: 0,
+            wait_ms: 0,
+            take_ms: 0,
+            deliver_ms: 0,
+            agent_silent_ms: 0,
+            write_timeout_ms: 0,
+            queue_bytes: 0,
+            spool_bytes: 0,
+            inflight_bytes: 0,
+            drain_ms: 0,
+            log: String::new(),
+        };
+        for setting in SETTINGS {
+            // A test proves that every default is one that its own setting allows.
+            let _ = (setting.set)(&mut config, &Raw::One(setting.default.to_owned()));
+        }
+        config
+    }
+}
+
+/// A value as it was written, before it is understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Raw {
+    /// A single value, or a list separated by commas.
+    One(String),
+    /// A list (TOML only).
+    List(Vec<String>),
+}
+
+impl Raw {
+    /// As a single value, without white space at its ends.
+    fn one(&self) -> Option<&str> {
+        match self {
+            Self::One(value) => Some(value.trim()),
+            Self::List(_) => None,
+        }
+    }
+    /// As a list; empty entries (a trailing comma) do not count.
+    fn items(&self) -> Vec<&str> {
+        let all: Vec<&str> = match self {
+            Self::One(value) => value.split(',').collect(),
+            Self::List(items) => items.iter().map(String::as_str).collect(),
+        };
+        all.into_iter().map(str::trim).filter(|item| !item.is_empty()).collect()
+    }
+}
+
+/// Why the gateway does not start with this configuration. The text names the setting, its value (unless it is a
+/// secret) and what is allowed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// A value that is not allowed.
+    #[error("{origin}: {value}{why}. Allowed: {allowed}")]
+    Value {
+        /// The variable, flag, or key and file.
+        origin: String,
+        /// The value and `: `, or nothing for a secret.
+        value: String,
+        /// What is wrong with it.
+        why: String,
+        /// What is allowed.
+        allowed: &'static str,
+    },
+    /// The file cannot be read.
+    #[error("the configuration file {path} cannot be read: {why}. Check --config and MOBILE_CONFIG")]
+    Unreadable {
+        /// Which.
+        path: String,
+        /// Why.
+        why: String,
+    },
+    /// The file is not TOML.
+    #[error("the configuration file {path} is not valid TOML: {why}")]
+    Toml {
+        /// Which.
+        path: String,
+        /// Where and what.
+        why: String,
+    },
+    /// Two settings contradict each other.
+    #[error("{0}")]
+    Together(String),
+    /// Nobody said where the state is, and there is no home directory to put it in.
+    #[error("no state directory: set --state DIR or MOBILE_STATE_DIR (there is neither XDG_STATE_HOME nor HOME)")]
+    NoStateDir,
+}
+
+/// A configuration, and what an operator should be told about it.
+#[derive(Debug)]
+pub struct Loaded {
+    /// It.
+    pub config: Config,
+    /// English sentences: unknown keys and variables, and settings that are legal but unwise.
+    pub warnings: Vec<String>,
+}
+
+/// Variables that start with `MOBILE_` and are no settings of the gateway.
+const OTHER_VARIABLES: [&str; 2] = ["MOBILE_CONFIG", "MOBILE_URL"];
+
+/// Puts the layers together. `env` is the environment; `flags` are pairs of a setting's key and the value given.
+/// Without `file` the variable `MOBILE_CONFIG` names it; without that there is none.
+///
+/// # Errors
+/// [`ConfigError`]; the gateway must not start then.
+pub fn load(
+    file: Option<&Path>,
+    env: impl IntoIterator<Item = (OsString, OsString)>,
+    flags: &[(&str, String)],
+) -> Result<Loaded, ConfigError> {
+    let env: Vec<(String, OsString)> =
+        env.into_iter().filter_map(|(name, value)| Some((name.into_string().ok()?, value))).collect();
+    let variable = |name: &str| {
+        env.iter().find(|(n, v)| n == name && !v.is_empty()).map(|(_, value)| value.as_os_str())
+    };
+    let mut config = Config::default();
+    let mut warnings = Vec::new();
+
+    let file = file.map(Path::to_path_buf).or_else(|| variable("MOBILE_CONFIG").map(PathBuf::from));
+    if let Some(path) = file {
+        from_file(&mut config, &path, &mut warnings)?;
+    }
+    for (name, value) in &env {
+        // An empty variable counts as not set: service files and compose files often pass empty ones on.
+        if !name.starts_with("MOBILE_") || value.is_empty() || OTHER_VARIABLES.contains(&name.as_str()) {
+            continue;
+        }
+        match SETTINGS.iter().find(|s| s.env == name) {
+            Some(setting) => apply(&mut config, setting, name.clone(), &Raw::One(text_of(setting, name, value)?))?,
+            None => warnings.push(format!("the variable {name} is not known and has no effect")),
+        }
+    }
+    for (key, value) in flags {
+        match SETTINGS.iter().find(|s| s.key == *key) {
+            Some(setting) => apply(
+                &mut config,
+                setting,
+                setting.flag.unwrap_or(setting.key).to_owned(),
+                &Raw::One(value.clone()),
+            )?,
+            None => warnings.push(format!("the flag for {key} is not known and has no effect")),
+        }
+    }
+    if config.state_dir.as_os_str().is_empty() {
+        config.state_dir = default_state_dir(variable("XDG_STATE_HOME"), variable("HOME"))?;
+    }
+    check(&config, &mut warnings)?;
+    Ok(Loaded { config, warnings })
+}
+
+fn text_of(setting: &Setting, name: &str, value: &OsStr) -> Result<String, ConfigError> {
+    value.to_str().map(str::to_owned).ok_or_else(|| ConfigError::Value {
+        origin: name.to_owned(),
+        value: String::new(),
+        why: "the value is not UTF-8".to_owned(),
+        allowed: setting.allowed,
+    })
+}
+
+fn apply(config: &mut Config, setting: &Setting, origin: String, raw: &Raw) -> Result<(), ConfigError> {
+    (setting.set)(config, raw).map_err(|wrong| {
+        let value = match raw {
+            _ if setting.secret => String::new(),
+            Raw::One(value) => format!("{value:?}: "),
+            Raw::List(items) => format!("{items:?}: "),
+        };
+        let why = match wrong {
+            Wrong::NotAllowed => "this value is not allowed".to_owned(),
+            Wrong::Because(why) => why,
+        };
+        ConfigError::Value { origin, value, why, allowed: setting.allowed }
+    })
+}
+
+fn from_file(config: &mut Config, path: &Path, warnings: &mut Vec<String>) -> Result<(), ConfigError> {
+    let shown = path.display().to_string();
+    let text = std::fs::read_to_string(path)
+        .map_err(|e| ConfigError::Unreadable { path: shown.clone(), why: e.to_string() })?;
+    let table: toml::Table =
+        text.parse().map_err(|e: toml::de::Error| ConfigError::Toml { path: shown.clone(), why: e.to_string() })?;
+    for (key, value) in &table {
+        let Some(setting) = SETTINGS.iter().find(|s| s.key == key) else {
+            warnings.push(format!("{shown}: the key {key} is not known and has no effect"));
+            continue;
+        };
+        let origin = format!("{shown}: {key}");
+        let Some(raw) = raw_of(value) else {
+            return Err(ConfigError::Value {
+                origin,
+                value: String::new(),
+                why: "the value must be a string, a number, true or false, or a list of strings".to_owned(),
+                allowed: setting.allowed,
+            });
+        };
+        apply(config, setting, origin, &raw)?;
+    }
+    Ok(())
+}
+
+fn raw_of(value: &toml::Value) -> Option<Raw> {
+    let scalar = |value: &toml::Value| match value {
+        toml::Value::String(text) => Some(text.clone()),
+        toml::Value::Integer(number) => Some(number.to_string()),
+        toml::Value::Boolean(flag) => Some(if *flag { "on" } else { "off" }.to_owned()),
+        _ => None,
+    };
+    match value {
+        toml::Value::Array(items) => Some(Raw::List(items.iter().map(scalar).collect::<Option<_>>()?)),
+        other => scalar(other).map(Raw::One),
+    }
+}
+
+fn default_state_dir(xdg: Option<&OsStr>, home: Option<&OsStr>) -> Result<PathBuf, ConfigError> {
+    // The XDG rule: a relative path there is to be ignored.
+    let xdg = xdg.map(PathBuf::from).filter(|p| p.is_absolute());
+    let base = xdg.or_else(|| home.map(|h| Path::new(h).join(".local/state")));
+    base.map(|b| b.join("hermes-mobile")).ok_or(ConfigError::NoStateDir)
+}
+
+/// What no single setting can see.
+fn check(config: &Config, warnings: &mut Vec<String>) -> Result<(), ConfigError> {
+    if config.silent_after_ms <= config.ping_interval_ms {
+        return Err(ConfigError::Together(format!(
+            "MOBILE_SILENT_AFTER_MS ({}) must be longer than MOBILE_PING_INTERVAL_MS ({}): else living connections are closed before they are asked",
+            config.silent_after_ms, config.ping_interval_ms
+        )));
+    }
+    let mut all: Vec<(&str, &Secret)> = Vec::new();
+    all.extend(config.token.iter().map(|t| ("MOBILE_TOKEN", t)));
+    all.extend(config.extra_tokens.iter().map(|(_, t)| ("MOBILE_EXTRA_TOKENS", t)));
+    all.extend(config.deliver_tokens.iter().map(|t| ("MOBILE_DELIVER_TOKENS", t)));
+    for (index, (name, token)) in all.iter().enumerate() {
+        if let Some((other, _)) = all.iter().skip(index + 1).find(|(_, t)| t == token) {
+            return Err(ConfigError::Together(format!(
+                "the same token is given twice ({name} and {other}): each token must say who it is"
+            )));
+        }
+        if token.reveal().chars().count() < SHORT_TOKEN {
+            warnings.push(format!("a token in {name} is shorter than {SHORT_TOKEN} characters and may be guessed"));
+        }
+    }
+    Ok(())
+}
+
+/// A token shorter than this (characters) is accepted and warned about.
+const SHORT_TOKEN: usize = 16;

@@ -1,0 +1,344 @@
+//! The disk, as the hub uses it: nothing here waits. Orders go to threads; their answers come back to the hub.
+//!
+//! Four threads: the store's writer and reader, and two for media files, so that a large upload being synced does not
+//! hold up the parts of a file to somebody else. Each keeps the order of what it is given.
+
+use std::{
+    collections::VecDeque,
+    path::{Path, PathBuf},
+    sync::{Arc, mpsc},
+    thread::{self, JoinHandle},
+};
+
+use delivery::{FileRefused, FileTaken, Input, MediaDone};
+use protocol::{
+    Millis,
+    client::MediaPart,
+    link::MediaSource,
+    record::{Batch, Body, DeviceNo, InBody, Op, Pos, Row},
+    series::SpoolNo,
+    server::OutKind,
+};
+use store::{
+    Done, ReadThread, Store, StoreError, Writer,
+    files::{Files, Refused, Taken},
+};
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::{
+    inlet::{Gate, Inside},
+    run::StartError,
+};
+
+/// Batches that may be under way before the hub takes nothing new.
+const BATCHES: usize = 4096;
+/// Bytes of the same.
+const BATCH_BYTES: usize = 64 * 1024 * 1024;
+/// Rows that one step of a trim removes.
+const TRIM_ROWS: usize = 500;
+
+/// Work on media files.
+pub(crate) enum MediaJob {
+    /// Keep a part. The gate opens when its bytes are out of memory.
+    Spool { spool: SpoolNo, part: Box<MediaPart>, gate: Option<Gate> },
+    /// Put a file together.
+    Assemble { device: DeviceNo, spool: SpoolNo, head: Box<MediaPart> },
+    /// Throw a spool away.
+    Discard { spool: SpoolNo },
+    /// Remove a file.
+    Remove { file: String },
+    /// Take over a file of the agent's.
+    Take {
+        device: DeviceNo,
+        ticket: u64,
+        source: MediaSource,
+        mime: Option<String>,
+        filename: Option<String>,
+        kind: OutKind,
+        now: Millis,
+    },
+    /// Read a piece of a file.
+    Read { device: DeviceNo, ticket: u64, file: String, offset: u64, len: usize },
+    /// Remove what an agent's files left behind.
+    Tidy { now: Millis },
+}
+
+/// See the module.
+pub(crate) struct Disk {
+    writer: Writer,
+    reader: ReadThread,
+    /// From devices: parts, in order.
+    incoming: MediaThread,
+    /// From agents, and to devices.
+    outgoing: MediaThread,
+    media_dir: PathBuf,
+    hub: UnboundedSender<Inside>,
+    /// Batches under way, oldest first: number and bytes.
+    under_way: VecDeque<(u64, usize)>,
+    bytes: usize,
+}
+
+impl Disk {
+    /// Starts the threads of a state directory. Their answers go to `hub`.
+    ///
+    /// # Errors
+    /// The media folders cannot be used, or the system has no threads left.
+    pub(crate) fn start(
+        dir: &Path,
+        store: Box<dyn Store>,
+        hub: UnboundedSender<Inside>,
+    ) -> Result<Self, StartError> {
+        let files = Arc::new(Files::open(dir)?);
+        let reader = ReadThread::spawn(store.reader()?)?;
+        let outgoing = MediaThread::spawn("media-out", Arc::clone(&files), hub.clone())?;
+        let (answers, trash) = (hub.clone(), outgoing.jobs.clone());
+        let writer = Writer::spawn(store, move |done| {
+            let message = match done {
+                Done::Stored { upto } => Inside::Input(Input::Stored { upto }),
+                Done::Failed { from, upto, why } => Inside::Input(Input::StoreFailed { from, upto, why }),
+                Done::Trimmed(rows) => Inside::Trimmed { more: throw_away(rows, trash.as_ref()) },
+            };
+            // The hub is gone only when the process ends.
+            let _ = answers.send(message);
+        })?;
+        Ok(Self {
+            writer,
+            reader,
+            incoming: MediaThread::spawn("media-in", Arc::clone(&files), hub.clone())?,
+            outgoing,
+            media_dir: files.media_dir().to_path_buf(),
+            hub,
+            under_way: VecDeque::new(),
+            bytes: 0,
+        })
+    }
+
+    /// Absolute path of the folder with people's files.
+    pub(crate) fn media_dir(&self) -> PathBuf {
+        self.media_dir.clone()
+    }
+
+    /// Whether the hub may take more from outside.
+    pub(crate) fn has_room(&self) -> bool {
+        self.under_way.len() < BATCHES && self.bytes < BATCH_BYTES
+    }
+
+    /// Commits a batch. Answered by `Stored` or `StoreFailed`.
+    pub(crate) fn store(&mut self, batch: Batch) {
+        let no = batch.no;
+        let bytes = batch.ops.iter().map(size).sum();
+        self.under_way.push_back((no, bytes));
+        self.bytes += bytes;
+        if let Err(e) = self.writer.submit(batch) {
+            self.answer(Input::StoreFailed { from: no, upto: no, why: e.to_string() });
+        }
+    }
+
+    /// The writer has answered for the batches up to this number.
+    pub(crate) fn answered(&mut self, upto: u64) {
+        while let Some((no, bytes)) = self.under_way.front().copied()
+            && no <= upto
+        {
+            self.under_way.pop_front();
+            self.bytes -= bytes;
+        }
+    }
+
+    /// The core knows of the failures up to this number.
+    pub(crate) fn resume(&self, upto: u64) {
+        // Fails only when the writer has died, which the next batch reports.
+        let _ = self.writer.resume(upto);
+    }
+
+    /// Loads a device.
+    pub(crate) fn load(&self, device: String, since: Millis) {
+        let (hub, id) = (self.hub.clone(), device.clone());
+        self.reader.load(device, since, move |loaded| {
+            let loaded = loaded.map_err(|e| e.to_string());
+            let _ = hub.send(Inside::Input(Input::Loaded { device: id, loaded }));
+        });
+    }
+
+    /// Reads rows.
+    pub(crate) fn read(&self, device: DeviceNo, ticket: u64, positions: Vec<Pos>) {
+        let hub = self.hub.clone();
+        self.reader.read(positions, move |rows| {
+            let rows = rows.map_err(|e| e.to_string());
+            let _ = hub.send(Inside::Input(Input::Rows { device, ticket, rows }));
+        });
+    }
+
+    /// Gives a job to its thread.
+    pub(crate) fn media(&self, job: MediaJob) {
+        let thread = match &job {
+            MediaJob::Spool { .. } | MediaJob::Assemble { .. } | MediaJob::Discard { .. } => &self.incoming,
+            MediaJob::Remove { .. } | MediaJob::Take { .. } | MediaJob::Read { .. } | MediaJob::Tidy { .. } => {
+                &self.outgoing
+            }
+        };
+        // Its thread is gone: everything that waits for an answer gets one.
+        let Err(job) = thread.give(job) else { return };
+        let why = || "the thread for media files has ended".to_owned();
+        match job {
+            MediaJob::Assemble { device, spool, .. } => self.answer(Input::Assembled {
+                device,
+                spool,
+                done: Err(protocol::problem::Problem::new(protocol::code::ErrorCode::Internal, why())),
+            }),
+            MediaJob::Take { device, ticket, .. } => {
+                self.answer(Input::FileTaken { device, ticket, done: Err(FileRefused::Failed(why())) });
+            }
+            MediaJob::Read { device, ticket, .. } => {
+                self.answer(Input::FileRead { device, ticket, data: Err(why()) });
+            }
+            MediaJob::Spool { .. } | MediaJob::Discard { .. } | MediaJob::Remove { .. } | MediaJob::Tidy { .. } => {}
+        }
+    }
+
+    /// Removes rows older than this, one small step; answered by `Trimmed`.
+    pub(crate) fn trim(&self, before: Millis) {
+        let _ = self.writer.trim(before, TRIM_ROWS);
+    }
+
+    fn answer(&self, input: Input) {
+        let _ = self.hub.send(Inside::Input(input));
+    }
+
+    /// Writes what is under way and ends the threads. Waits for the disk.
+    pub(crate) fn close(self) {
+        self.reader.stop();
+        self.writer.stop();
+        self.incoming.stop();
+        self.outgoing.stop();
+    }
+}
+
+fn size(op: &Op) -> usize {
+    match op {
+        Op::Device { state, .. } => state.len(),
+        Op::Append(row) => row.body.len() + row.mark.len(),
+    }
+}
+
+/// Removes the files that trimmed rows name. Each file is named by one row. Says whether there may be more to trim.
+fn throw_away(rows: Result<Vec<Row>, StoreError>, trash: Option<&mpsc::Sender<MediaJob>>) -> bool {
+    let rows = match rows {
+        Ok(rows) => rows,
+        Err(e) => {
+            tracing::warn!("old rows could not be removed: {e}");
+            return false;
+        }
+    };
+    for file in rows.iter().filter_map(|row| file_of(&row.body)) {
+        if let Some(trash) = trash {
+            let _ = trash.send(MediaJob::Remove { file });
+        }
+    }
+    !rows.is_empty()
+}
+
+/// The media file that a row names.
+fn file_of(body: &[u8]) -> Option<String> {
+    match Body::decode(body).ok()? {
+        Body::In(record) => match record.what {
+            InBody::File { file } => Some(file.file),
+            _ => None,
+        },
+        Body::File(record) => Some(record.file),
+        _ => None,
+    }
+}
+
+/// A thread for media files.
+struct MediaThread {
+    jobs: Option<mpsc::Sender<MediaJob>>,
+    thread: JoinHandle<()>,
+}
+
+impl MediaThread {
+    fn spawn(name: &str, files: Arc<Files>, hub: UnboundedSender<Inside>) -> Result<Self, StartError> {
+        let (jobs, queue) = mpsc::channel();
+        let run = move || {
+            for job in queue {
+                if let Some(answer) = work(&files, job) {
+                    let _ = hub.send(Inside::Input(answer));
+                }
+            }
+        };
+        let thread = thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(run)
+            .map_err(|e| StartError::System(format!("no thread for media files: {e}")))?;
+        Ok(Self { jobs: Some(jobs), thread })
+    }
+
+    fn give(&self, job: MediaJob) -> Result<(), MediaJob> {
+        match &self.jobs {
+            Some(jobs) => jobs.send(job).map_err(|e| e.0),
+            None => Err(job),
+        }
+    }
+
+    fn stop(mut self) {
+        self.jobs = None;
+        let _ = self.thread.join();
+    }
+}
+
+/// One job.
+fn work(files: &Files, job: MediaJob) -> Option<Input> {
+    match job {
+        MediaJob::Spool { spool, part, gate } => {
+            if let Err(e) = files.spool(spool, &part) {
+                // The file cannot be put together then, and its device is told.
+                tracing::warn!("a part of a file could not be kept: {e}");
+            }
+            drop(part);
+            drop(gate);
+            None
+        }
+        MediaJob::Assemble { device, spool, head } => {
+            let done = files.assemble(spool, &head).map(|file| MediaDone { file });
+            Some(Input::Assembled { device, spool, done })
+        }
+        MediaJob::Discard { spool } => {
+            files.discard(spool);
+            None
+        }
+        MediaJob::Remove { file } => {
+            if let Err(e) = files.remove(&file) {
+                tracing::warn!("a media file could not be removed: {e}");
+            }
+            None
+        }
+        MediaJob::Take { device, ticket, source, mime, filename, kind, now } => {
+            let taken = files.take_file(&source, mime.as_deref(), filename.as_deref(), kind, now);
+            Some(Input::FileTaken { device, ticket, done: taken.map(as_taken).map_err(as_refused) })
+        }
+        MediaJob::Read { device, ticket, file, offset, len } => {
+            let data = files.read_at(&file, offset, len).map_err(|e| e.to_string());
+            Some(Input::FileRead { device, ticket, data })
+        }
+        MediaJob::Tidy { now } => {
+            files.tidy(now);
+            None
+        }
+    }
+}
+
+// The store and the core do not know each other: their words for the same things are put together here.
+
+fn as_taken(taken: Taken) -> FileTaken {
+    let Taken { file, bytes, mime, filename, content } = taken;
+    FileTaken { file, bytes, mime, filename, content }
+}
+
+fn as_refused(refused: Refused) -> FileRefused {
+    match refused {
+        Refused::NotAllowed { name } => FileRefused::NotAllowed { name },
+        Refused::TooLarge { name } => FileRefused::TooLarge { name },
+        Refused::Empty => FileRefused::Empty,
+        Refused::Missing => FileRefused::Missing,
+        Refused::Failed(why) => FileRefused::Failed(why),
+    }
+}

@@ -1,0 +1,54 @@
+//! Whether the gateway can do its work, for `/readyz` and the log.
+
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
+
+/// Shared by the hub, which knows, and the routes, which tell.
+#[derive(Debug, Default)]
+pub(crate) struct Health {
+    started: AtomicBool,
+    stopping: AtomicBool,
+    /// Whether the last commit failed; checked first, since commits are frequent.
+    failing: AtomicBool,
+    why: Mutex<String>,
+}
+
+impl Health {
+    /// The core runs.
+    pub(crate) fn set_started(&self) {
+        self.started.store(true, Ordering::Relaxed);
+    }
+    /// A stop has begun.
+    pub(crate) fn set_stopping(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+    }
+    /// A commit succeeded.
+    pub(crate) fn store_works(&self) {
+        if self.failing.swap(false, Ordering::Relaxed) {
+            tracing::info!("the store works again");
+        }
+    }
+    /// A commit failed. Logged once until one succeeds.
+    pub(crate) fn store_fails(&self, reason: &str) {
+        reason.clone_into(&mut self.why.lock().unwrap_or_else(PoisonError::into_inner));
+        if !self.failing.swap(true, Ordering::Relaxed) {
+            tracing::error!("nothing can be stored, so nothing is accepted: {reason}");
+        }
+    }
+    /// `Ok` when work can be done, else why not, English.
+    pub(crate) fn ready(&self) -> Result<(), String> {
+        if !self.started.load(Ordering::Relaxed) {
+            return Err("starting".to_owned());
+        }
+        if self.stopping.load(Ordering::Relaxed) {
+            return Err("stopping".to_owned());
+        }
+        if self.failing.load(Ordering::Relaxed) {
+            let why = self.why.lock().unwrap_or_else(PoisonError::into_inner);
+            return Err(format!("nothing can be stored: {why}"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,1 @@
+//! Test only: a disk that loses power.

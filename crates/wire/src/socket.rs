@@ -1,0 +1,596 @@
+//! One connection: frames both ways, limits, signs of life, the end.
+//!
+//! Reading and writing go on beside each other in one task. Between two messages, with nothing to write, the library's
+//! stream does not exist and no buffer is held ([`Stage::Asleep`]).
+
+use std::{
+    future::{Future, poll_fn},
+    io,
+    pin::{Pin, pin},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures_util::{Sink, Stream};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::mpsc::UnboundedReceiver,
+    time::{Instant, Sleep, sleep_until},
+};
+use tokio_websockets::{
+    ClientBuilder, CloseCode, Config, Error, Limits, Message, ServerBuilder, WebSocketStream,
+    proto::ProtocolError,
+};
+
+use crate::{In, Out, Why, WireConfig, bucket::Bucket, scan::Scan, tap::Tap};
+
+/// Frames are fed to the library up to so many bytes or frames, then flushed together.
+const BATCH_BYTES: usize = 64 * 1024;
+const BATCH_FRAMES: usize = 64;
+/// A peer that sends pings and takes no pongs is not read beyond so many.
+const PONGS: usize = 128;
+/// After our close frame, input is discarded so long and so far: closing the socket with unread input would reset the
+/// connection and could destroy what was sent last.
+const LINGER: Duration = Duration::from_secs(5);
+const LINGER_BYTES: usize = 32 * 1024 * 1024;
+/// The frames before a close and the close frame must be taken within this.
+const CLOSE_WITHIN: Duration = Duration::from_secs(30);
+/// An announced message that is too long must be answered with a close within this.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
+/// A connection after its handshake.
+#[derive(Debug)]
+pub struct Socket<IO> {
+    tap: Tap<IO>,
+    server: bool,
+    config: WireConfig,
+}
+
+/// The server's end of an upgraded connection (`serve` and the conformance echo use this alone). `io` gives the first
+/// byte after the HTTP request.
+pub fn server<IO: AsyncRead + AsyncWrite + Unpin>(io: IO, config: WireConfig) -> Socket<IO> {
+    Socket::new(io, true, config, Bytes::new())
+}
+
+impl<IO: AsyncRead + AsyncWrite + Unpin> Socket<IO> {
+    /// `early`: bytes of the stream that were read together with the handshake.
+    pub(crate) fn new(io: IO, server: bool, config: WireConfig, early: Bytes) -> Self {
+        let scan = Scan::new(server, config.limit);
+        Self { tap: Tap::new(io, scan, early, config.bytes_per_second > 0), server, config }
+    }
+
+    /// Runs the connection to its end and drops the transport.
+    ///
+    /// `inbound` is called for one event at a time; while the future it gave is pending nothing more is read, while
+    /// writing, pings and deadlines go on. That is the back-pressure: a full queue behind `inbound` slows this peer
+    /// only. [`In::Closed`] is always the last event; the future of each event must end some time.
+    ///
+    /// Cancel safe in the sense that dropping the future drops the connection without a close frame.
+    pub async fn run<F, Fut>(self, mut outbound: UnboundedReceiver<Out>, mut inbound: F)
+    where
+        F: FnMut(In<'_>) -> Fut,
+        Fut: Future<Output = ()>,
+    {
+        let now = Instant::now();
+        let mut drive = Drive::new(self, now);
+        let mut slot = pin!(None::<Fut>);
+        let mut timer = pin!(sleep_until(drive.next(now)));
+        poll_fn(|cx| drive.poll(cx, &mut outbound, &mut inbound, slot.as_mut(), timer.as_mut())).await;
+    }
+}
+
+/// The transport with or without the library around it.
+enum Stage<IO> {
+    /// No message is under way in either direction.
+    Asleep(Tap<IO>),
+    Awake(WebSocketStream<Tap<IO>>),
+    Gone,
+}
+
+/// How far the connection is.
+enum Phase {
+    Open,
+    /// A close frame is queued: flush until then.
+    Ending(Instant),
+    /// It is out: discard input.
+    Lingering {
+        until: Instant,
+        left: usize,
+        shut: bool,
+        /// Our close frame was the first: the peer's answer ends it.
+        answer: bool,
+    },
+    /// Only the last events are to be told.
+    Over,
+}
+
+/// State of [`Socket::run`].
+struct Drive<IO> {
+    stage: Stage<IO>,
+    phase: Phase,
+    server: bool,
+    config: WireConfig,
+    bucket: Option<Bucket>,
+    /// The last event, until it is told.
+    end: Option<(Option<u16>, Why)>,
+    told: bool,
+    /// Fed since the last complete flush: payload bytes, frames.
+    fed: (usize, usize),
+    /// Something waits for a flush.
+    dirty: bool,
+    /// Pongs among it.
+    pongs: usize,
+    /// Payload bytes that the socket took and `inbound` was not told.
+    drained: usize,
+    /// Since when a flush stands.
+    stood: Option<Instant>,
+    /// Bytes written and read when last looked at.
+    written: u64,
+    taken: u64,
+    /// When a byte came last, or reading was taken up again.
+    heard: Instant,
+    /// Whether the last round read.
+    reading: bool,
+    ping_at: Instant,
+    /// A message is too long: told, and to be answered until then.
+    answer: Option<Instant>,
+}
+
+impl<IO: AsyncRead + AsyncWrite + Unpin> Drive<IO> {
+    fn new(socket: Socket<IO>, now: Instant) -> Self {
+        let Socket { tap, server, config } = socket;
+        Self {
+            bucket: Bucket::new(config.bytes_per_second, config.burst, now),
+            ping_at: now + config.ping_every,
+            stage: Stage::Asleep(tap),
+            phase: Phase::Open,
+            server,
+            config,
+            end: None,
+            told: false,
+            fed: (0, 0),
+            dirty: false,
+            pongs: 0,
+            drained: 0,
+            stood: None,
+            written: 0,
+            taken: 0,
+            heard: now,
+            reading: true,
+            answer: None,
+        }
+    }
+
+    /// Rounds until nothing moves.
+    fn poll<F, Fut>(
+        &mut self,
+        cx: &mut Context<'_>,
+        outbound: &mut UnboundedReceiver<Out>,
+        inbound: &mut F,
+        mut slot: Pin<&mut Option<Fut>>,
+        mut timer: Pin<&mut Sleep>,
+    ) -> Poll<()>
+    where
+        F: FnMut(In<'_>) -> Fut,
+        Fut: Future<Output = ()>,
+    {
+        loop {
+            let now = Instant::now();
+            let mut again = false;
+            if let Some(running) = slot.as_mut().as_pin_mut()
+                && running.poll(cx).is_ready()
+            {
+                slot.set(None);
+                again = true;
+            }
+            match self.phase {
+                Phase::Open => {
+                    self.clocks(now);
+                    again |= self.write(cx, outbound, now);
+                    again |= self.read(cx, inbound, slot.as_mut(), now);
+                }
+                Phase::Ending(until) => again |= self.finish(cx, now, until),
+                Phase::Lingering { .. } => again |= self.linger(cx, now),
+                Phase::Over => {}
+            }
+            if slot.is_none() {
+                if self.drained > 0 {
+                    slot.set(Some(inbound(In::Drained(std::mem::take(&mut self.drained)))));
+                    again = true;
+                } else if let Some((code, why)) = self.end.take() {
+                    slot.set(Some(inbound(In::Closed { code, why })));
+                    again = true;
+                } else if matches!(self.phase, Phase::Over) {
+                    return Poll::Ready(());
+                }
+            }
+            if again {
+                continue;
+            }
+            // Deadlines mostly move away (each byte moves one): the timer is only brought forward, and looks again
+            // when it fires.
+            let next = self.next(now);
+            if timer.is_elapsed() || next < timer.deadline() {
+                timer.as_mut().reset(next);
+            }
+            if timer.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// The nearest deadline.
+    fn next(&self, now: Instant) -> Instant {
+        let mut next = now + Duration::from_secs(3600);
+        let mut sooner = |at: Option<Instant>| next = at.map_or(next, |at| next.min(at));
+        match self.phase {
+            Phase::Open => {
+                sooner((!self.config.ping_every.is_zero()).then_some(self.ping_at));
+                sooner((self.reading && !self.config.silence.is_zero()).then(|| self.heard + self.config.silence));
+                sooner(self.bucket.as_ref().and_then(|bucket| bucket.wait(now)));
+                sooner(self.answer);
+            }
+            Phase::Ending(until) | Phase::Lingering { until, .. } => sooner(Some(until)),
+            Phase::Over => {}
+        }
+        sooner(self.stood.map(|since| since + self.config.write_deadline));
+        next
+    }
+
+    /// What is due while the connection is open.
+    fn clocks(&mut self, now: Instant) {
+        if self.answer.is_some_and(|until| now >= until) {
+            self.answer = None;
+            self.close(Some(1009), now);
+            return;
+        }
+        if self.reading && !self.config.silence.is_zero() && now >= self.heard + self.config.silence {
+            // A last word for a peer that reads and never answers. Nobody waits for it to arrive.
+            self.feed(Message::close(CloseCode::try_from(1001).ok(), ""));
+            let _ = self.flush(&mut Context::from_waker(std::task::Waker::noop()), now);
+            self.over(Why::Silent);
+            return;
+        }
+        if !self.config.ping_every.is_zero() && now >= self.ping_at {
+            self.ping_at = now + self.config.ping_every;
+            // Empty, so that its pong is never taken for the answer to a nonce. Behind frames that stand it would say
+            // nothing new.
+            if !self.dirty {
+                self.feed(Message::ping(Bytes::new()));
+            }
+        }
+    }
+
+    /// Feeds what waits and flushes. True if something moved that others should look at.
+    fn write(&mut self, cx: &mut Context<'_>, outbound: &mut UnboundedReceiver<Out>, now: Instant) -> bool {
+        let mut moved = false;
+        while matches!(self.phase, Phase::Open) && self.fed.0 < BATCH_BYTES && self.fed.1 < BATCH_FRAMES {
+            let message = match outbound.poll_recv(cx) {
+                Poll::Pending => break,
+                Poll::Ready(Some(Out::Text(text))) => {
+                    self.fed.0 += text.len();
+                    Message::text(text)
+                }
+                Poll::Ready(Some(Out::Binary(data))) => {
+                    self.fed.0 += data.len();
+                    Message::binary(data)
+                }
+                Poll::Ready(Some(Out::Ping(nonce))) => Message::ping(nonce.to_be_bytes().to_vec()),
+                Poll::Ready(Some(Out::Limit(limit))) => {
+                    self.config.limit = limit;
+                    match &mut self.stage {
+                        Stage::Asleep(tap) => tap.scan.set_limit(limit),
+                        Stage::Awake(stream) => {
+                            stream.limits_mut().set_max_payload_len(Some(limit));
+                            stream.get_mut().scan.set_limit(limit);
+                        }
+                        Stage::Gone => {}
+                    }
+                    continue;
+                }
+                Poll::Ready(Some(Out::Close(code))) => {
+                    self.close(Some(code), now);
+                    break;
+                }
+                Poll::Ready(None) => {
+                    self.close(Some(1001), now);
+                    break;
+                }
+            };
+            self.feed(message);
+            self.fed.1 += 1;
+            moved = true;
+        }
+        if matches!(self.phase, Phase::Open) { moved | self.flush(cx, now) } else { true }
+    }
+
+    /// Queues a close frame of ours and stops reading messages.
+    fn close(&mut self, code: Option<u16>, now: Instant) {
+        let code = code.and_then(|code| CloseCode::try_from(code).ok()).filter(|code| !code.is_reserved());
+        self.feed(Message::close(code, ""));
+        if matches!(self.phase, Phase::Open) {
+            self.phase = Phase::Ending(now + CLOSE_WITHIN);
+        }
+    }
+
+    /// Gives a message to the library.
+    fn feed(&mut self, message: Message) {
+        let Some(stream) = self.wake() else { return };
+        // Refused only when a close frame is queued already; then that is what has to be flushed.
+        let _ = Pin::new(stream).start_send(message);
+        self.dirty = true;
+    }
+
+    /// Writes what the library holds. True if all of it is out.
+    fn flush(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
+        let Stage::Awake(stream) = &mut self.stage else { return false };
+        if !self.dirty {
+            return false;
+        }
+        match Pin::new(&mut *stream).poll_flush(cx) {
+            Poll::Ready(Ok(())) => {
+                self.drained += std::mem::take(&mut self.fed).0;
+                (self.dirty, self.pongs, self.stood) = (false, 0, None);
+                true
+            }
+            Poll::Ready(Err(error)) => {
+                self.over(Why::Lost(kind(&error)));
+                true
+            }
+            Poll::Pending => {
+                let written = stream.get_ref().written;
+                if self.stood.is_none() || written != self.written {
+                    (self.stood, self.written) = (Some(now), written);
+                } else if self.stood.is_some_and(|since| now >= since + self.config.write_deadline) {
+                    self.over(Why::WriteStood);
+                    return true;
+                }
+                false
+            }
+        }
+    }
+
+    /// Reads up to one event. True if something moved.
+    fn read<F, Fut>(
+        &mut self,
+        cx: &mut Context<'_>,
+        inbound: &mut F,
+        mut slot: Pin<&mut Option<Fut>>,
+        now: Instant,
+    ) -> bool
+    where
+        F: FnMut(In<'_>) -> Fut,
+    {
+        let may = matches!(self.phase, Phase::Open)
+            && slot.is_none()
+            && self.answer.is_none()
+            && !(self.dirty && self.pongs >= PONGS)
+            && self.bucket.as_ref().is_none_or(|bucket| bucket.wait(now).is_none());
+        if may && !self.reading {
+            // While we did not look, silence was ours.
+            self.heard = now;
+        }
+        self.reading = may;
+        if !may {
+            return false;
+        }
+        let event = self.poll_message(cx);
+        self.count(now);
+        match event {
+            Poll::Ready(event) => {
+                self.take(event, inbound, slot, now);
+                true
+            }
+            Poll::Pending => {
+                let dirty = self.dirty;
+                let Stage::Awake(stream) = &mut self.stage else { return false };
+                let tap = stream.get_mut();
+                let halted = tap.halted();
+                if let Some(length) = tap.scan.too_long() {
+                    self.answer = Some(now + ANSWER_WITHIN);
+                    slot.set(Some(inbound(In::TooLong(length))));
+                    return true;
+                }
+                tap.resume();
+                if tap.scan.at_border() && !dirty {
+                    self.sleep();
+                }
+                halted
+            }
+        }
+    }
+
+    /// The next message, or the end of the stream.
+    fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Message, Error>>> {
+        if let Stage::Asleep(tap) = &mut self.stage {
+            match tap.poll_some(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(true)) => {}
+                Poll::Ready(Ok(false)) => return Poll::Ready(None),
+                Poll::Ready(Err(error)) => return Poll::Ready(Some(Err(Error::Io(error)))),
+            }
+        }
+        match self.wake() {
+            Some(stream) => Pin::new(stream).poll_next(cx),
+            None => Poll::Ready(None),
+        }
+    }
+
+    /// Bytes that came since last time.
+    fn count(&mut self, now: Instant) {
+        let taken = match &self.stage {
+            Stage::Asleep(tap) => tap.taken,
+            Stage::Awake(stream) => stream.get_ref().taken,
+            Stage::Gone => self.taken,
+        };
+        let fresh = taken.saturating_sub(self.taken);
+        if fresh > 0 {
+            (self.taken, self.heard) = (taken, now);
+            if let Some(bucket) = &mut self.bucket {
+                bucket.took(fresh, now);
+            }
+        }
+    }
+
+    /// Acts on what [`Self::poll_message`] gave.
+    fn take<F, Fut>(
+        &mut self,
+        event: Option<Result<Message, Error>>,
+        inbound: &mut F,
+        mut slot: Pin<&mut Option<Fut>>,
+        now: Instant,
+    ) where
+        F: FnMut(In<'_>) -> Fut,
+    {
+        let message = match event {
+            None => return self.over(Why::Eof),
+            Some(Err(Error::Protocol(fault))) => {
+                let code = if matches!(fault, ProtocolError::InvalidUtf8) { 1007 } else { 1002 };
+                return self.ended(None, Why::Fault(code), now);
+            }
+            // The tap stops such a frame before the library sees it.
+            Some(Err(Error::PayloadTooLong { .. })) => return self.ended(None, Why::Fault(1009), now),
+            Some(Err(error)) => return self.over(Why::Lost(kind(&error))),
+            Some(Ok(message)) => message,
+        };
+        let payload: &[u8] = message.as_payload();
+        if message.is_text() {
+            // Not `as_text`: the library believes a text that ends in an empty fragment without looking at a
+            // character that was cut before it.
+            match std::str::from_utf8(payload) {
+                Ok(text) => slot.set(Some(inbound(In::Text(text)))),
+                Err(_) => {
+                    self.close(Some(1007), now);
+                    self.ended(None, Why::Fault(1007), now);
+                }
+            }
+        } else if message.is_binary() {
+            slot.set(Some(inbound(In::Binary(payload))));
+        } else if message.is_ping() {
+            // The library has queued the pong.
+            self.dirty = true;
+            self.pongs += 1;
+        } else if message.is_pong() {
+            if let Ok(nonce) = <[u8; 8]>::try_from(payload) {
+                slot.set(Some(inbound(In::Pong(u64::from_be_bytes(nonce)))));
+            }
+        } else if message.is_close() {
+            let code = payload.first_chunk::<2>().map(|code| u16::from_be_bytes(*code));
+            self.ended(code, Why::Peer, now);
+        }
+    }
+
+    /// The peer ended it; a close frame is queued.
+    fn ended(&mut self, code: Option<u16>, why: Why, now: Instant) {
+        self.tell(code, why);
+        self.dirty = true;
+        self.phase = Phase::Ending(now + CLOSE_WITHIN);
+    }
+
+    /// Nothing more can be done: the transport goes now.
+    fn over(&mut self, why: Why) {
+        self.tell(None, why);
+        self.stage = Stage::Gone;
+        self.phase = Phase::Over;
+        self.stood = None;
+    }
+
+    /// The first reason stands.
+    fn tell(&mut self, code: Option<u16>, why: Why) {
+        if !self.told {
+            (self.end, self.told) = (Some((code, why)), true);
+        }
+    }
+
+    /// Flushes up to the close frame. Input is thrown away meanwhile: a peer that is stuck in writing would not read.
+    fn finish(&mut self, cx: &mut Context<'_>, now: Instant, until: Instant) -> bool {
+        let discarding = match &mut self.stage {
+            Stage::Awake(stream) => stream.get_mut().poll_discard(cx),
+            Stage::Asleep(_) | Stage::Gone => Poll::Pending,
+        };
+        let flushed = self.flush(cx, now);
+        if matches!(self.phase, Phase::Over) {
+            return true;
+        }
+        if flushed || !self.dirty {
+            // A peer that closed first ends the stream when it has our answer. Waiting for that spares the answer from
+            // a reset, should the peer have sent something behind its close frame.
+            let answer = !self.told;
+            self.tell(None, Why::Local);
+            self.sleep();
+            self.phase = Phase::Lingering { until: now + LINGER, left: LINGER_BYTES, shut: false, answer };
+            return true;
+        }
+        if now >= until {
+            self.over(Why::WriteStood);
+            return true;
+        }
+        // At the end of input (0 bytes) or after an error only the flush is left, and its own waker.
+        matches!(discarding, Poll::Ready(Ok(1..)))
+    }
+
+    /// After the close frame: shuts down writing, discards input until the peer has closed as well.
+    fn linger(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
+        let Phase::Lingering { until, left, shut, answer } = &mut self.phase else { return false };
+        let Stage::Asleep(tap) = &mut self.stage else {
+            self.over(Why::Local);
+            return true;
+        };
+        if !*shut {
+            match Pin::new(&mut *tap).poll_shutdown(cx) {
+                Poll::Ready(Ok(())) => *shut = true,
+                Poll::Ready(Err(error)) => {
+                    self.over(Why::Lost(error.kind()));
+                    return true;
+                }
+                Poll::Pending => {}
+            }
+        }
+        let got = if *shut && *answer && tap.scan.closed() { Poll::Ready(Ok(0)) } else { tap.poll_discard(cx) };
+        match got {
+            Poll::Pending if now < *until => return false,
+            Poll::Ready(Ok(got @ 1..)) if got < *left && now < *until => *left -= got,
+            // The end of input, an error, or enough.
+            _ => self.over(Why::Local),
+        }
+        true
+    }
+
+    /// The library around the transport.
+    fn wake(&mut self) -> Option<&mut WebSocketStream<Tap<IO>>> {
+        if let Stage::Asleep(_) = self.stage
+            && let Stage::Asleep(tap) = std::mem::replace(&mut self.stage, Stage::Gone)
+        {
+            // We decide when to flush, and a message is one frame.
+            let config = Config::default().flush_threshold(usize::MAX).frame_size(usize::MAX);
+            let limits = Limits::default().max_payload_len(Some(self.config.limit));
+            self.stage = Stage::Awake(if self.server {
+                ServerBuilder::new().config(config).limits(limits).serve(tap)
+            } else {
+                ClientBuilder::new().config(config).limits(limits).take_over(tap)
+            });
+        }
+        match &mut self.stage {
+            Stage::Awake(stream) => Some(stream),
+            Stage::Asleep(_) | Stage::Gone => None,
+        }
+    }
+
+    /// Gives the library's buffers back. Only between messages, or at the end.
+    fn sleep(&mut self) {
+        if let Stage::Awake(_) = self.stage
+            && let Stage::Awake(stream) = std::mem::replace(&mut self.stage, Stage::Gone)
+        {
+            self.stage = Stage::Asleep(stream.into_inner());
+        }
+    }
+}
+
+/// For the log.
+fn kind(error: &Error) -> io::ErrorKind {
+    match error {
+        Error::Io(error) => error.kind(),
+        _ => io::ErrorKind::Other,
+    }
+}
