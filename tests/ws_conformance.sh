@@ -26,3 +26,50 @@ fi
 address=${url#ws://}
 address=${address%/}
 
+passed=0
+failed=0
+# run NAME EXPECTED ARGS...: one run of the suite, counted from its report.
+run() {
+  local name=$1 expected=$2
+  shift 2
+  local report="$work/$name" status=0
+  "$kosoku" "$@" -o "$report" "$address" >"$work/$name.log" 2>&1 || status=$?
+  local counts
+  if ! counts=$(python3 - "$report" <<'PY'
+import glob, json, sys
+
+good = bad = 0
+for path in sorted(glob.glob(sys.argv[1] + "/*_case_*.json")):
+    with open(path) as file:
+        case = json.load(file)
+    if case["behavior"] in ("OK", "NON-STRICT", "INFORMATIONAL") and case["behaviorClose"] in ("OK", "INFORMATIONAL"):
+        good += 1
+    else:
+        bad += 1
+        print("failed:", case["id"], case["behavior"], case["behaviorClose"], case["description"], file=sys.stderr)
+print(good, bad)
+PY
+  ); then
+    echo "ws_conformance: no report of the $name cases" >&2
+    cat "$work/$name.log" >&2
+    exit 2
+  fi
+  local good=${counts% *} bad=${counts#* }
+  # Cases that did not run, and a failure that the report does not show, are failures too.
+  if ((good + bad < expected)); then
+    echo "ws_conformance: only $((good + bad)) of $expected $name cases ran" >&2
+    cat "$work/$name.log" >&2
+    bad=$((expected - good))
+  elif ((status != 0 && bad == 0)); then
+    echo "ws_conformance: kosoku says that $name cases failed" >&2
+    cat "$work/$name.log" >&2
+    bad=1
+  fi
+  passed=$((passed + good))
+  failed=$((failed + bad))
+}
+
+run core "$expected_core" -p 4 -x '9.*' -x '12.*' -x '13.*'
+run large "$expected_large" -i '9.*'
+echo "$passed passed, $failed failed"
+((failed == 0))

@@ -12,6 +12,9 @@ pub(crate) const AGAIN_MS: u64 = 500;
 /// So many times at most.
 pub(crate) const AGAIN_MOST: u32 = 20;
 
+/// What came of a call.
+pub(crate) type Returned = Result<Option<CallValue>, CallError>;
+
 /// A call under way.
 #[derive(Debug)]
 pub(crate) struct Call<T> {
@@ -70,10 +73,7 @@ impl<T> Calls<T> {
     }
 
     /// The call that `result` belongs to, and what came of it. `None` for a call that is not waited for.
-    pub(crate) fn result(
-        &mut self,
-        result: CallResult,
-    ) -> Option<(Call<T>, Result<Option<CallValue>, CallError>)> {
+    pub(crate) fn result(&mut self, result: CallResult) -> Option<(Call<T>, Returned)> {
         let call = self.open.remove(&result.req)?;
         let done = if result.ok {
             Ok(result.value)

@@ -425,8 +425,10 @@ impl Agent for Demo {
 
     fn tick(&mut self, now: Millis, out: &mut Vec<FromAgent>) -> Flow {
         let later = self.wakes.split_off(&(now + 1, 0));
-        for (_, event) in std::mem::replace(&mut self.wakes, later) {
-            self.woken(event, now, out);
+        for (at, event) in std::mem::replace(&mut self.wakes, later) {
+            if self.jobs.get(&event).is_some_and(|job| job.wake == Some(at)) {
+                self.woken(event, now, out);
+            }
             if self.died {
                 return Flow::Ended;
             }

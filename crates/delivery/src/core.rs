@@ -98,13 +98,19 @@ impl Core {
             Input::Connected { conn, origin } => self.connected(conn, origin, now, out),
             Input::Frame { conn, bytes, frame } => self.frame(conn, bytes, frame, now, out),
             Input::TooLong { conn } => self.too_long(conn, now, out),
-            Input::Pong { conn, nonce } => self.on_conn_device(conn, now, out, |device, ctx| device.pong(nonce, ctx)),
-            Input::Drained { conn, bytes } => self.on_conn_device(conn, now, out, |device, _| device.drained(bytes)),
+            Input::Pong { conn, nonce } => {
+                self.on_conn_device(conn, now, out, |device, ctx| device.pong(nonce, ctx))
+            }
+            Input::Drained { conn, bytes } => {
+                self.on_conn_device(conn, now, out, |device, _| device.drained(bytes))
+            }
             Input::Closed { conn, code } => self.closed(conn, code, now, out),
             Input::Stored { upto } => self.stored(upto, now, out),
             Input::StoreFailed { from, upto, why } => self.store_failed(from, upto, &why, now, out),
             Input::Loaded { device, loaded } => self.loaded(device, loaded, now, out),
-            Input::Rows { device, ticket, rows } => self.on_device(device, now, out, |device, ctx| device.rows(ticket, rows, ctx)),
+            Input::Rows { device, ticket, rows } => {
+                self.on_device(device, now, out, |device, ctx| device.rows(ticket, rows, ctx))
+            }
             Input::Assembled { device, spool, done } => {
                 self.on_device(device, now, out, |device, ctx| device.assembled(spool, done, ctx));
             }
@@ -158,7 +164,8 @@ impl Core {
             Stage::Open { .. } | Stage::Sender => limits::FRAME_AFTER_READY,
             _ => limits::FRAME_BEFORE_READY,
         };
-        let problem = Problem::new(ErrorCode::TooBig, format!("a message must be at most {limit} bytes here"));
+        let problem =
+            Problem::new(ErrorCode::TooBig, format!("a message must be at most {limit} bytes here"));
         if let Stage::Open { device } = state.stage {
             self.with_device(device, now, out, |device, ctx| device.closed(None, ctx));
         }
@@ -184,7 +191,10 @@ impl Core {
     }
 
     fn is_live(&self, device: DeviceNo, conn: ConnId) -> bool {
-        self.devices.get(&device).and_then(|device| device.live.as_ref()).is_some_and(|live| live.conn == conn)
+        self.devices
+            .get(&device)
+            .and_then(|device| device.live.as_ref())
+            .is_some_and(|live| live.conn == conn)
     }
 
     fn frame(&mut self, conn: ConnId, bytes: usize, frame: Came, now: Millis, out: &mut Vec<Action>) {
@@ -196,8 +206,10 @@ impl Core {
                 *so_far += bytes;
                 if *so_far > limits::PENDING_BEFORE_READY {
                     let limit = limits::PENDING_BEFORE_READY;
-                    let problem =
-                        Problem::new(ErrorCode::TooBig, format!("at most {limit} bytes may be sent before ready"));
+                    let problem = Problem::new(
+                        ErrorCode::TooBig,
+                        format!("at most {limit} bytes may be sent before ready"),
+                    );
                     self.refuse_conn(conn, &problem, CloseCode::TooLarge, out);
                 } else {
                     early.push_back(frame);
@@ -211,7 +223,14 @@ impl Core {
         }
     }
 
-    fn open_frame(&mut self, conn: ConnId, device: DeviceNo, frame: Came, now: Millis, out: &mut Vec<Action>) {
+    fn open_frame(
+        &mut self,
+        conn: ConnId,
+        device: DeviceNo,
+        frame: Came,
+        now: Millis,
+        out: &mut Vec<Action>,
+    ) {
         if !self.is_live(device, conn) {
             return;
         }
@@ -259,7 +278,10 @@ impl Core {
                 return;
             }
             _ => {
-                let problem = Problem::new(ErrorCode::AuthRequired, "the first frame must be a JSON object with t = hello");
+                let problem = Problem::new(
+                    ErrorCode::AuthRequired,
+                    "the first frame must be a JSON object with t = hello",
+                );
                 self.refuse_conn(conn, &problem, CloseCode::Denied, out);
                 return;
             }
@@ -271,8 +293,10 @@ impl Core {
         let loopback = state.origin.loopback;
         let address = state.origin.address.clone();
         if !loopback && let Some(left) = self.logins.locked(&address, now) {
-            let mut problem =
-                Problem::new(ErrorCode::RateLimited, "too many wrong tokens from this address: try again later");
+            let mut problem = Problem::new(
+                ErrorCode::RateLimited,
+                "too many wrong tokens from this address: try again later",
+            );
             problem.retry_after_ms = Some(left);
             self.refuse_conn(conn, &problem, CloseCode::Overloaded, out);
             return;
@@ -315,7 +339,8 @@ impl Core {
         let older = self.devices.get(&device).and_then(|device| device.live.as_ref()).map(|live| live.conn);
         if let Some(older) = older {
             // Whole frames that the older one had sent before its own `ready` still count.
-            let problem = Problem::new(ErrorCode::Replaced, "a newer connection of this device has taken over");
+            let problem =
+                Problem::new(ErrorCode::Replaced, "a newer connection of this device has taken over");
             self.flush_early(older, device, now, out);
             self.with_device(device, now, out, |device, ctx| device.closed(None, ctx));
             self.refuse_conn(older, &problem, CloseCode::Replaced, out);
@@ -433,13 +458,21 @@ impl Core {
     fn deferred(&mut self, device: DeviceNo, what: Deferred, now: Millis, out: &mut Vec<Action>) {
         match what {
             Deferred::Hello(conn, hello) => self.greet(conn, &hello, device, now, out),
-            Deferred::Call(agent, call) => self.with_device(device, now, out, |device, ctx| device.call(agent, call, ctx)),
+            Deferred::Call(agent, call) => {
+                self.with_device(device, now, out, |device, ctx| device.call(agent, call, ctx))
+            }
             Deferred::Deliver(conn, deliver) => {
                 let Some(state) = self.conns.get(&conn) else { return };
                 let credential = state.who.as_ref().map_or_else(String::new, credential_name);
-                let who =
-                    Who::Conn { conn, id: deliver.id.clone(), target: deliver.target.clone(), lang: state.lang };
-                self.with_device(device, now, out, |device, ctx| device.deliver_frame(deliver, &credential, who, ctx));
+                let who = Who::Conn {
+                    conn,
+                    id: deliver.id.clone(),
+                    target: deliver.target.clone(),
+                    lang: state.lang,
+                };
+                self.with_device(device, now, out, |device, ctx| {
+                    device.deliver_frame(deliver, &credential, who, ctx)
+                });
             }
         }
     }
@@ -504,7 +537,10 @@ impl Core {
             Deferred::Hello(..) => {}
             Deferred::Call(agent, call) => {
                 if let Some(req) = req_of(&call) {
-                    let frame = ToAgent::Result(crate::shared::call_result(req, Err(call_error("not_found", why, false))));
+                    let frame = ToAgent::Result(crate::shared::call_result(
+                        req,
+                        Err(call_error("not_found", why, false)),
+                    ));
                     out.push(Action::ToAgent { agent, frame });
                 }
             }
@@ -526,7 +562,10 @@ impl Core {
             }
             Deferred::Call(agent, call) => {
                 if let Some(req) = req_of(&call) {
-                    let frame = ToAgent::Result(crate::shared::call_result(req, Err(call_error("internal", why, true))));
+                    let frame = ToAgent::Result(crate::shared::call_result(
+                        req,
+                        Err(call_error("internal", why, true)),
+                    ));
                     out.push(Action::ToAgent { agent, frame });
                 }
             }
@@ -676,7 +715,9 @@ impl Core {
         self.alive(agent, now);
         for call in calls {
             if let FromAgent::Answer { req, answer } = call {
-                if let (Some(asked), Answer::Prompt { state, option_id }) = (self.shared.asked.remove(&req), answer) {
+                if let (Some(asked), Answer::Prompt { state, option_id }) =
+                    (self.shared.asked.remove(&req), answer)
+                {
                     self.with_device(asked.device, now, out, |device, ctx| {
                         device.card_stands(&asked.prompt_id, state, option_id, ctx);
                     });
@@ -756,7 +797,8 @@ impl Core {
 
     fn set_agent_timer(&mut self) {
         let silent = self.shared.settings.silent_ms;
-        let deadline = self.shared.agent.as_ref().filter(|agent| !agent.stalled).map(|agent| agent.alive + silent);
+        let deadline =
+            self.shared.agent.as_ref().filter(|agent| !agent.stalled).map(|agent| agent.alive + silent);
         set_timer(&mut self.timers, &mut self.agent_timer, deadline, Timer::Agent);
     }
 

@@ -62,7 +62,15 @@ impl Inbox {
         self.entries.keys().next().copied()
     }
 
-    pub(crate) fn add(&mut self, pos: Pos, at: Millis, body: InRecord, bytes: usize, stage: Stage, again: bool) {
+    pub(crate) fn add(
+        &mut self,
+        pos: Pos,
+        at: Millis,
+        body: InRecord,
+        bytes: usize,
+        stage: Stage,
+        again: bool,
+    ) {
         let keep = self.bytes + bytes <= BODY_BYTES;
         if keep {
             self.bytes += bytes;

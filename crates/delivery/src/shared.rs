@@ -124,7 +124,7 @@ impl Ctx<'_> {
         }));
     }
 
-    pub(crate) fn to_agent(&mut self, agent: AgentId, frame: ToAgent) {
+    pub(crate) fn tell_agent(&mut self, agent: AgentId, frame: ToAgent) {
         // Results for an agent that is gone have nobody to read them.
         if self.shared.agent.as_ref().is_some_and(|now| now.id == agent) {
             self.out.push(Action::ToAgent { agent, frame });
@@ -132,7 +132,7 @@ impl Ctx<'_> {
     }
 
     pub(crate) fn result(&mut self, agent: AgentId, req: u64, value: Result<Option<CallValue>, CallError>) {
-        self.to_agent(agent, ToAgent::Result(call_result(req, value)));
+        self.tell_agent(agent, ToAgent::Result(call_result(req, value)));
     }
 
     pub(crate) fn warn(&mut self, text: impl Into<String>) {

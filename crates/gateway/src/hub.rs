@@ -3,8 +3,7 @@
 
 use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Duration};
 
-use delivery::{Action, AgentId, ConnId, Input};
-use crate::core_shim::Core;
+use delivery::{Action, AgentId, ConnId, Core, Input};
 use protocol::{
     code::CloseCode,
     limits,

@@ -13,7 +13,6 @@ mod agents;
 mod clock;
 pub mod config;
 mod conn;
-mod core_shim;
 mod disk;
 mod health;
 mod http;
@@ -26,5 +25,5 @@ mod sockets;
 mod token;
 
 pub use config::Config;
-pub use run::{Gateway, Running, Shutdown, StartError, StopError};
-pub use token::{TokenError, owner_token, token_file};
+pub use run::{Gateway, Running, Shutdown, StartError, StopError, token_of};
+pub use token::{TokenError, token_file};

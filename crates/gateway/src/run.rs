@@ -8,8 +8,8 @@ use std::{
     time::Duration,
 };
 
-use delivery::Settings;
-use crate::core_shim::Core;
+use delivery::{Core, Settings};
+use protocol::words::Lang;
 use store::{Sqlite, Start, Store, StoreError};
 use tokio::{
     net::{TcpListener, lookup_host},
@@ -60,6 +60,29 @@ pub enum StartError {
     /// The system has no threads or the like.
     #[error("the gateway cannot start: {0}")]
     System(String),
+}
+
+impl StartError {
+    /// The text in a language.
+    #[must_use]
+    pub fn text(&self, lang: Lang) -> String {
+        match (self, lang) {
+            (Self::Store(e), _) => e.text(lang),
+            (_, Lang::En) => self.to_string(),
+            (Self::Listen { address, why, .. }, Lang::Ru) => {
+                let advice = match why.kind() {
+                    io::ErrorKind::AddrInUse => {
+                        "Порт занят другой программой (другим шлюзом?): остановите её или выберите другой порт: --port"
+                    }
+                    io::ErrorKind::PermissionDenied => "Для портов ниже 1024 нужны права: выберите другой: --port",
+                    _ => "Проверьте --host и --port",
+                };
+                format!("нельзя слушать {address}: {why}. {advice}")
+            }
+            (Self::Token(e), Lang::Ru) => e.russian(),
+            (Self::System(why), Lang::Ru) => format!("шлюз не может запуститься: {why}"),
+        }
+    }
 }
 
 /// A stop that did not go well. What was accepted is on disk all the same.
@@ -151,7 +174,7 @@ impl Gateway {
         let disk = Disk::start(&opened.dir, opened.store, inside.clone())?;
         let health = Arc::new(Health::default());
         let token = opened.token.clone();
-        let core = Core::new(settings(&config, &token, opened.start.clone())?);
+        let core = Core::new(settings(&config, &token, opened.start.clone())?, clock.now());
         let mut hub = Hub {
             core,
             clock,
@@ -187,6 +210,18 @@ impl Gateway {
             shutdown: Shutdown(stop),
             end,
         })
+    }
+}
+
+/// The owner's token of a configuration; made in its state directory if there is none yet. Needs no running gateway
+/// and disturbs none.
+///
+/// # Errors
+/// [`StartError::Store`], [`StartError::Token`].
+pub fn token_of(config: &Config) -> Result<Secret, StartError> {
+    match &config.token {
+        Some(token) => Ok(token.clone()),
+        None => Ok(owner_token(&store::prepare(&config.state_dir)?)?),
     }
 }
 

@@ -36,6 +36,22 @@ pub enum TokenError {
     Random(String),
 }
 
+impl TokenError {
+    pub(crate) fn russian(&self) -> String {
+        match self {
+            Self::Unusable { path, why } => format!(
+                "файл токена {} нельзя использовать: {why}. Исправьте его или удалите: тогда будет создан новый токен, и он понадобится каждому приложению",
+                path.display()
+            ),
+            Self::Unwritable { path, why } => format!(
+                "файл токена {} нельзя записать: {why}. Освободите место или дайте права на запись, либо задайте MOBILE_TOKEN",
+                path.display()
+            ),
+            Self::Random(why) => format!("система не даёт случайных чисел: {why}"),
+        }
+    }
+}
+
 /// Where the token is kept.
 #[must_use]
 pub fn token_file(state_dir: &Path) -> PathBuf {
@@ -46,7 +62,7 @@ pub fn token_file(state_dir: &Path) -> PathBuf {
 ///
 /// # Errors
 /// [`TokenError`].
-pub fn owner_token(state_dir: &Path) -> Result<Secret, TokenError> {
+pub(crate) fn owner_token(state_dir: &Path) -> Result<Secret, TokenError> {
     let path = token_file(state_dir);
     match fs::read_to_string(&path) {
         Ok(text) => read(&path, &text),

@@ -115,3 +115,61 @@ pub mod text {
         super::decode(&text, true, crate::limits::FRAME_AFTER_READY).map_err(|p| D::Error::custom(p.detail))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_bound_is_exact_and_looks_at_letters_only() {
+        for (size, max, fits) in [(9, 9, true), (10, 9, false), (8, 9, true), (1, 1, true), (2, 1, false)] {
+            let dense = encode(&vec![1; size]);
+            let airy: String = dense.chars().flat_map(|c| [c, '\n', ' ']).collect();
+            for text in [&dense, &airy, &dense.trim_end_matches('=').to_owned(), &format!("data:;base64,{dense}")] {
+                let decoded = decode(text, true, max);
+                assert_eq!(decoded.is_ok(), fits, "{text:?} at {max}");
+                assert!(decoded.is_ok_and(|d| d.len() == size) || !fits);
+            }
+        }
+        let long = decode(&"A".repeat(40), false, 8).unwrap_err();
+        assert_eq!((long.code, long.say), (ErrorCode::TooBig, Say::LargeFile));
+    }
+
+    #[test]
+    fn append_goes_on_after_what_is_there() {
+        let mut out = "x".to_owned();
+        append(&[0, 1, 2, 3], &mut out);
+        assert_eq!(out, "xAAECAw==");
+    }
+
+    #[test]
+    fn a_byte_field_may_be_empty_on_the_link() {
+        #[derive(serde::Serialize, serde::Deserialize)]
+        struct Holder(#[serde(with = "text")] Vec<u8>);
+        for bytes in [vec![], vec![1, 2]] {
+            let json = serde_json::to_string(&Holder(bytes.clone())).unwrap();
+            assert_eq!(serde_json::from_str::<Holder>(&json).unwrap().0, bytes);
+        }
+        assert!(serde_json::from_str::<Holder>("\"A\"").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_encoded_is_decoded(bytes in prop::collection::vec(any::<u8>(), 1..200)) {
+            let text = encode(&bytes);
+            prop_assert_eq!(decode(&text, true, 200).unwrap(), bytes.clone());
+            prop_assert_eq!(decode(text.trim_end_matches('='), false, 200).unwrap(), bytes);
+        }
+
+        #[test]
+        fn whatever_is_accepted_is_the_base64_of_what_came_out(text in "[A-Za-z0-9+/= \n_-]{0,40}") {
+            if let Ok(bytes) = decode(&text, false, 100) {
+                let dense: String = text.chars().filter(|c| !c.is_whitespace()).collect();
+                let canonical = encode(&bytes);
+                prop_assert!(dense == canonical || dense == canonical.trim_end_matches('='), "{:?}", dense);
+            }
+        }
+    }
+}

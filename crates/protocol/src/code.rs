@@ -79,3 +79,25 @@ impl CloseCode {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_that_is_not_known_is_read_and_the_others_keep_their_names() {
+        assert_eq!(serde_json::from_str::<ErrorCode>("\"moon_phase\"").unwrap(), ErrorCode::Unknown);
+        assert_eq!(serde_json::to_string(&ErrorCode::AgentOffline).unwrap(), "\"agent_offline\"");
+    }
+
+    #[test]
+    fn a_client_that_obeys_never_loops_on_a_refusal() {
+        for code in [CloseCode::Denied, CloseCode::Replaced, CloseCode::Rubbish, CloseCode::TooLarge] {
+            assert_eq!(code.after(), AfterClose::Stop);
+        }
+        for code in [CloseCode::Normal, CloseCode::GoingAway, CloseCode::Restart, CloseCode::Overloaded] {
+            assert_eq!(code.after(), AfterClose::Retry);
+        }
+        assert_eq!((CloseCode::Denied as u16, CloseCode::Replaced as u16, CloseCode::TooLarge as u16), (1008, 4001, 1009));
+    }
+}

@@ -224,3 +224,88 @@ impl CardIds {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn long_names_are_cut_between_clusters_and_keep_their_extension() {
+        let family = "👨‍👩‍👧‍👦";
+        let name = clean_filename(&format!("{}.jpeg", family.repeat(20))).unwrap();
+        // 25 bytes each: 7 fit into 200 - 5.
+        assert_eq!(name, format!("{}.jpeg", family.repeat(7)));
+        // What looks like an extension but is too long is none.
+        assert_eq!(clean_filename(&format!("a.{}", "b".repeat(300))).unwrap().len(), limits::FILENAME_BYTES);
+        // One endless cluster is cut between characters.
+        let marks = clean_filename(&format!("a{}", "\u{301}".repeat(300))).unwrap();
+        assert!((199..=200).contains(&marks.len()));
+    }
+
+    #[test]
+    fn ids_are_new_each_time_and_for_each_secret() {
+        let (mut one, mut two) = (IdMaker::new([1; 32]), IdMaker::new([2; 32]));
+        let ids: HashSet<String> = (0..1000).flat_map(|_| [one.make("m"), two.make("m")]).collect();
+        assert_eq!(ids.len(), 2000);
+        assert!(ids.iter().all(|id| {
+            id.len() == 27 && id.starts_with('m') && id.bytes().all(|b| ALPHABET.contains(&b))
+        }));
+    }
+
+    #[test]
+    fn a_card_id_is_read_only_by_its_own_store() {
+        let (ours, theirs) = (CardIds::new([1; 32]), CardIds::new([2; 32]));
+        let card = CardId { device: 7, pos: 1 << 40, deadline: 1_800_000_000_000 };
+        let id = ours.make(card);
+        assert_eq!(id, ours.make(card));
+        assert_eq!(ours.read(&id), Some(card));
+        assert_eq!(theirs.read(&id), None);
+        assert!(id.len() <= limits::ID_CHARS && id.is_ascii());
+        for other in ["", "c", "no-such", &id[1..], &format!("{id}a"), &id.to_uppercase()] {
+            assert_eq!(ours.read(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_card_id_with_any_letter_changed_is_unknown() {
+        let cards = CardIds::new([1; 32]);
+        let id = cards.make(CardId { device: 1, pos: 2, deadline: 3 });
+        for at in 1..id.len() {
+            for letter in ALPHABET.iter().copied().map(char::from).filter(|l| !id[at..].starts_with(*l)) {
+                let mut changed = id.clone();
+                changed.replace_range(at..=at, letter.to_string().as_str());
+                assert_eq!(cards.read(&changed), None, "{changed}");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn base32_is_read_back(bytes in any::<[u8; 36]>()) {
+            let mut text = String::new();
+            base32(&bytes, &mut text);
+            prop_assert_eq!(from_base32::<36>(&text), Some(bytes));
+        }
+
+        #[test]
+        fn card_ids_are_read_back(device in any::<u32>(), pos in any::<u64>(), deadline in any::<u64>()) {
+            let (cards, card) = (CardIds::new([9; 32]), CardId { device, pos, deadline });
+            prop_assert_eq!(cards.read(&cards.make(card)), Some(card));
+        }
+
+        #[test]
+        fn a_clean_filename_is_one_component_that_fits_and_stays(name in r#"([a-zé/\\. \u{0}\u{202e}-]|👍🏽|.){0,260}"#) {
+            if let Some(clean) = clean_filename(&name) {
+                prop_assert!(clean.len() <= limits::FILENAME_BYTES);
+                let unwanted = ['/', '\\', '\0', '\u{202e}', '\n'];
+                prop_assert!(!clean.contains(unwanted));
+                prop_assert!(clean != "." && clean != ".." && !clean.is_empty());
+                prop_assert_eq!(clean_filename(&clean), Some(clean.clone()));
+            }
+        }
+    }
+}

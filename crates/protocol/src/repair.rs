@@ -49,3 +49,48 @@ fn unit(bytes: &[u8], at: usize) -> Option<u32> {
     }
     digits.iter().try_fold(0, |value, digit| Some(value * 16 + char::from(*digit).to_digit(16)?))
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn text_without_lone_surrogates_is_not_copied() {
+        for json in ["", "{}", r#"{"a":"\\ud800 \n \u00e9 \ud83d\ude00"}"#, "\\", "\\u", "\\ud8", "\\é", "\\u00é"] {
+            assert!(matches!(lone_surrogates(json), Cow::Borrowed(same) if same == json), "{json}");
+        }
+    }
+
+    #[test]
+    fn field_lone_surrogates_become_replacement_characters() {
+        for (json, expected) in [
+            (r"\ud83d", r"\ufffd"),
+            (r"\uD83D\uD83D\uDE00\uDE00", r"\ufffd\uD83D\uDE00\ufffd"),
+            (r"\\\ud83d", r"\\\ufffd"),
+            (r"a\udc00b", r"a\ufffdb"),
+            (r"\ud83d\u0041", r"\ufffd\u0041"),
+            (r"\ud83d\\ude00", r"\ufffd\\ude00"),
+        ] {
+            assert_eq!(lone_surrogates(json), expected);
+        }
+    }
+
+    proptest! {
+        /// UTF-16 as JavaScript writes it: the standard library's lossy decoder says what must come out.
+        #[test]
+        fn every_string_of_utf16_units_is_read_as_the_lossy_decoder_reads_it(
+            units in prop::collection::vec(prop_oneof![0xD7F0_u16..0xE010, any::<u16>(), 0x5C..0x76_u16], 0..30)
+        ) {
+            let json: String = units.iter().map(|u| format!("\\u{u:04x}")).collect();
+            let read: String = serde_json::from_str(&lone_surrogates(&format!("\"{json}\""))).unwrap();
+            prop_assert_eq!(read, String::from_utf16_lossy(&units));
+        }
+
+        #[test]
+        fn no_text_breaks_it(text in r#"(\\|u|d8|00|é|"|\\ud83d){0,20}"#) {
+            let _ = lone_surrogates(&text);
+        }
+    }
+}

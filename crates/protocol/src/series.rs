@@ -325,3 +325,6 @@ fn large_file() -> Problem {
     Problem::new(ErrorCode::TooBig, format!("a file must be at most {} bytes", limits::FILE_BYTES))
         .saying(Say::LargeFile)
 }
+
+#[cfg(test)]
+mod tests;

@@ -483,3 +483,57 @@ pub fn decode(text: &str) -> Result<Option<ServerFrame>, Unreadable> {
         _ => return Ok(None),
     }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits;
+
+    fn media() -> Media {
+        Media {
+            id: "a\"1".into(),
+            kind: OutKind::Document,
+            mime: "application/pdf".into(),
+            filename: "ж\\.pdf".into(),
+            caption: Some("two\nlines".into()),
+            part: 0,
+            parts: 2,
+            last: false,
+            size: 8_388_608,
+            reply_to: Some("q".into()),
+            seq: Some(3),
+            data: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_part_that_is_written_at_once_is_the_frame_with_its_base64() {
+        for bytes in [&b""[..], b"\0", b"\0\x01", b"\0\x01\x02", &[0xA5; 1000]] {
+            for plain in [false, true] {
+                let mut frame = media();
+                if plain {
+                    (frame.caption, frame.reply_to, frame.seq) = (None, None, None);
+                }
+                frame.data = crate::base64::encode(bytes);
+                assert_eq!(frame.clone().encode_with(bytes), ServerFrame::Media(frame).encode());
+            }
+        }
+    }
+
+    #[test]
+    fn a_full_part_with_the_longest_of_all_fields_keeps_the_bound_of_frames_to_a_device() {
+        let mut frame = media();
+        frame.caption = Some("\u{1}".repeat(limits::CAPTION_CHARS));
+        frame.filename = "\u{1}".repeat(limits::FILENAME_BYTES);
+        let length = frame.encode_with(&vec![0xFF; limits::PART_BYTES]).len();
+        assert!(length <= limits::FRAME_TO_DEVICE, "{length}");
+    }
+
+    #[test]
+    fn our_own_capabilities_are_those_of_the_checklist() {
+        assert_eq!(
+            serde_json::to_string(&Capabilities::default()).unwrap(),
+            r#"{"text":true,"voice":true,"typing":true,"avatar_states":["idle","thinking","speaking"],"media_in":["image","video","document","audio"],"media_out":["image","voice","video","document","animation"],"prompts":["exec_approval","slash_confirm","clarify"],"edit":true,"max_media_bytes":8388608,"max_text_chars":12000}"#
+        );
+    }
+}

@@ -284,3 +284,6 @@ fn document(head: &[u8]) -> Option<Sniffed> {
     let kind = infer::get(head)?;
     TAKEN.contains(&kind.extension()).then(|| Sniffed { mime: kind.mime_type(), extension: kind.extension() })
 }
+
+#[cfg(test)]
+mod tests;

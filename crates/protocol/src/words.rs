@@ -164,3 +164,94 @@ impl Say {
         .to_owned()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn every_say() -> Vec<Say> {
+        let codes = [
+            ErrorCode::AuthRequired,
+            ErrorCode::AuthFailed,
+            ErrorCode::Forbidden,
+            ErrorCode::Replaced,
+            ErrorCode::BadFrame,
+            ErrorCode::TooBig,
+            ErrorCode::UnsupportedFrame,
+            ErrorCode::DeviceOffline,
+            ErrorCode::RateLimited,
+            ErrorCode::AgentOffline,
+            ErrorCode::Internal,
+            ErrorCode::Unknown,
+        ];
+        let mut all: Vec<Say> = codes.into_iter().map(Say::for_code).collect();
+        all.extend([
+            Say::EmptyText,
+            Say::LongText,
+            Say::LongCaption,
+            Say::LargeFile,
+            Say::EmptyFile,
+            Say::IdUsed,
+            Say::CannotStore,
+            Say::AgentAway,
+            Say::Expired("WHAT".into()),
+            Say::AgentDied,
+            Say::FileRefused("WHAT".into()),
+            Say::FileTooLarge("WHAT".into()),
+            Say::FileLost("WHAT".into()),
+            Say::SetAside,
+        ]);
+        // A new variant does not compile here until it is in the list above.
+        for say in &all {
+            match say {
+                Say::Code(_)
+                | Say::EmptyText
+                | Say::LongText
+                | Say::LongCaption
+                | Say::LargeFile
+                | Say::EmptyFile
+                | Say::IdUsed
+                | Say::CannotStore
+                | Say::AgentAway
+                | Say::Expired(_)
+                | Say::AgentDied
+                | Say::FileRefused(_)
+                | Say::FileTooLarge(_)
+                | Say::FileLost(_)
+                | Say::SetAside => {}
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn everything_is_said_in_both_languages() {
+        for say in every_say() {
+            let (ru, en) = (say.text(Lang::Ru), say.text(Lang::En));
+            assert!(ru.chars().any(|c| ('а'..='я').contains(&c)), "{say:?}: {ru}");
+            assert!(en.chars().any(|c| c.is_ascii_lowercase()), "{say:?}: {en}");
+            assert!(!en.chars().any(|c| ('а'..='я').contains(&c)), "{say:?}: {en}");
+            let holds = matches!(say, Say::Expired(_) | Say::FileRefused(_) | Say::FileTooLarge(_) | Say::FileLost(_));
+            assert_eq!((ru.contains("WHAT"), en.contains("WHAT")), (holds, holds), "{say:?}");
+        }
+    }
+
+    #[test]
+    fn the_words_of_the_checklist_are_exact() {
+        assert_eq!(Say::EmptyText.text(Lang::default()), "Пустое сообщение");
+    }
+
+    #[test]
+    fn a_language_tag_is_read_by_its_first_part() {
+        for (tag, lang) in [
+            ("ru", Some(Lang::Ru)),
+            ("RU_ru", Some(Lang::Ru)),
+            ("en-GB", Some(Lang::En)),
+            ("de", None),
+            ("", None),
+            ("english", None),
+        ] {
+            assert_eq!(Lang::from_tag(tag), lang, "{tag}");
+        }
+    }
+}

@@ -1,10 +1,6 @@
 //! Who may come in, and what they may do.
 
-use protocol::{
-    client::Hello,
-    code::ErrorCode,
-    problem::Problem,
-};
+use protocol::{client::Hello, code::ErrorCode, problem::Problem};
 use subtle::ConstantTimeEq;
 
 /// What is set up: tokens and devices.
@@ -25,7 +21,10 @@ pub struct Access {
 impl std::fmt::Debug for Access {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // Tokens are never printed.
-        f.debug_struct("Access").field("extra", &self.extra.len()).field("deliver", &self.deliver.len()).finish_non_exhaustive()
+        f.debug_struct("Access")
+            .field("extra", &self.extra.len())
+            .field("deliver", &self.deliver.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -71,23 +70,30 @@ impl Access {
     /// `auth_failed` or `forbidden`; both end the connection with 1008.
     pub fn check(&self, hello: &Hello, token: Option<&str>, loopback: bool) -> Result<Identity, Problem> {
         let given = hello.token.as_deref().or(token).unwrap_or_default();
-        let credential = self.credential(given).ok_or_else(|| {
-            Problem::new(ErrorCode::AuthFailed, "the token is not known to this server")
-        })?;
+        let credential = self
+            .credential(given)
+            .ok_or_else(|| Problem::new(ErrorCode::AuthFailed, "the token is not known to this server"))?;
         let loopback_deliver = loopback && self.deliver_loopback;
         let Some(device) = hello.device.as_ref() else {
-            let allowed = matches!(credential, Credential::Deliver(_))
-                || (credential == Credential::Owner && loopback);
+            let allowed =
+                matches!(credential, Credential::Deliver(_)) || (credential == Credential::Owner && loopback);
             if !allowed {
                 return Err(Problem::bad(
                     "device is required: device.id names the device (only a deliver token, or a loopback peer with MOBILE_TOKEN, may leave it out)",
                 ));
             }
-            let deliver = if matches!(credential, Credential::Deliver(_)) || loopback_deliver { Right::Yes } else { Right::No };
+            let deliver = if matches!(credential, Credential::Deliver(_)) || loopback_deliver {
+                Right::Yes
+            } else {
+                Right::No
+            };
             return Ok(Identity { credential, device: None, user: String::new(), proven: false, deliver });
         };
-        if !self.allowed.is_empty() && !self.allowed.iter().any(|a| *a == device.id) {
-            return Err(Problem::new(ErrorCode::AuthFailed, "this device.id is not in MOBILE_ALLOWED_DEVICES"));
+        if !self.allowed.is_empty() && !self.allowed.contains(&device.id) {
+            return Err(Problem::new(
+                ErrorCode::AuthFailed,
+                "this device.id is not in MOBILE_ALLOWED_DEVICES",
+            ));
         }
         let bound = self.extra.iter().find(|(_, t)| same(t, given)).map(|(d, _)| d.as_str());
         let owned = self.extra.iter().any(|(d, _)| *d == device.id);
@@ -101,7 +107,11 @@ impl Access {
             _ => {}
         }
         let proven = bound.is_some();
-        let user = if proven { device.id.clone() } else { hello.user_id.clone().unwrap_or_else(|| device.id.clone()) };
+        let user = if proven {
+            device.id.clone()
+        } else {
+            hello.user_id.clone().unwrap_or_else(|| device.id.clone())
+        };
         let deliver = match credential {
             Credential::Device => Right::No,
             Credential::Deliver(_) => Right::Yes,

@@ -44,10 +44,23 @@ impl End {
 enum State {
     Open,
     /// Offered to the agent until then.
-    Answered { event: Pos, option_id: String, text: Option<String>, until: Millis },
+    Answered {
+        event: Pos,
+        option_id: String,
+        text: Option<String>,
+        until: Millis,
+    },
     /// The agent took it and has not said what took effect. `then` is a further answer, which waits for the agent's word.
-    Taken { event: Pos, option_id: String, then: Option<(String, Option<String>)>, asked: bool },
-    Done { end: End, at: Millis },
+    Taken {
+        event: Pos,
+        option_id: String,
+        then: Option<(String, Option<String>)>,
+        asked: bool,
+    },
+    Done {
+        end: End,
+        at: Millis,
+    },
 }
 
 #[derive(Debug)]
@@ -274,14 +287,21 @@ impl Cards {
     }
 
     /// The agent says how a taken card stands. Returns how it ended, or the answer that waited, to be treated now.
-    pub fn stands(&mut self, id: &str, state: CardState, option: Option<String>) -> (Option<End>, Option<PromptAnswer>) {
+    pub fn stands(
+        &mut self,
+        id: &str,
+        state: CardState,
+        option: Option<String>,
+    ) -> (Option<End>, Option<PromptAnswer>) {
         let Some(card) = self.cards.get_mut(id) else { return (None, None) };
         let State::Taken { option_id, then, .. } = &mut card.state else { return (None, None) };
         match state {
             CardState::Applied => {
                 (Some(End { option_id: option.or_else(|| Some(option_id.clone())), ..End::default() }), None)
             }
-            CardState::Gone => (Some(End { reason: Some("gone".into()), expired: true, option_id: None }), None),
+            CardState::Gone => {
+                (Some(End { reason: Some("gone".into()), expired: true, option_id: None }), None)
+            }
             CardState::Open => {
                 let then = then.take();
                 card.state = State::Open;
@@ -417,7 +437,10 @@ pub fn check(
         return Err(format!("option {:?} is not one of {}", option.id, allowed.join(", ")));
     }
     if options.len() < 2 || !options.iter().any(|option| Some(option.id.as_str()) == kind.refusal()) {
-        return Err(format!("the card needs {:?} and at least one other option", kind.refusal().unwrap_or_default()));
+        return Err(format!(
+            "the card needs {:?} and at least one other option",
+            kind.refusal().unwrap_or_default()
+        ));
     }
     Ok(())
 }

@@ -34,6 +34,13 @@ impl Remembered {
         }
     }
 
+    /// Remembers `key` if nothing later is known of it.
+    pub fn put_older(&mut self, key: u128, value: u64, at: Millis) {
+        if self.get(key).is_none() {
+            self.put(key, value, at);
+        }
+    }
+
     /// Forgets `key`: it was never accepted.
     pub fn forget(&mut self, key: u128) {
         for (_, day) in &mut self.days {

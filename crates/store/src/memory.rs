@@ -203,3 +203,27 @@ impl Reader for Memory {
         Ok(positions.iter().filter_map(|pos| inner.log.get(pos).map(|r| Row::clone(r))).collect())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conformance::{self, batch, device};
+
+    #[test]
+    fn conforms() {
+        conformance::run(|| {
+            let store = Memory::new("memory", [7; 32]);
+            Box::new(move || Box::new(store.clone()))
+        });
+    }
+
+    #[test]
+    fn a_snapshot_stands_still() {
+        let mut store = Memory::new("memory", [7; 32]);
+        store.commit(&[batch(1, vec![device(1, None, true)])]).unwrap();
+        let mut before = store.snapshot();
+        store.commit(&[batch(2, vec![device(1, None, false)])]).unwrap();
+        assert_eq!(before.start().unwrap().wake, ["d1"]);
+        assert_eq!(store.start().unwrap().wake, Vec::<String>::new());
+    }
+}

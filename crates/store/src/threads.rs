@@ -34,7 +34,7 @@ pub enum Done {
         /// Last batch of the group.
         upto: u64,
     },
-    /// These batches are not on disk and never will be. The writer goes on with the next ones.
+    /// These batches are not on disk and never will be, and neither will any later one until [`Writer::resume`].
     Failed {
         /// First.
         from: u64,
@@ -50,6 +50,7 @@ pub enum Done {
 enum Order {
     Batch(Batch),
     Trim { before: Millis, max: usize },
+    Resume { upto: u64 },
 }
 
 /// Handle of the writing thread. Dropping it stops the thread as [`Writer::stop`] does.
@@ -77,7 +78,7 @@ impl Writer {
         done: impl FnMut(Done) + Send + 'static,
     ) -> Result<Self, StoreError> {
         let (orders, queue) = mpsc::channel();
-        let worker = Worker { store, done, queue, lazy, group: Group::default(), trim: None };
+        let worker = Worker { store, done, queue, lazy, group: Group::default(), trim: None, failed: None };
         let thread = spawn("store-write", move || worker.run())?;
         Ok(Self { orders: Some(orders), thread: Some(thread) })
     }
@@ -88,6 +89,15 @@ impl Writer {
     /// [`StoreError::Stopped`]: the thread has died (a panic in `done`); the batch is not stored.
     pub fn submit(&self, batch: Batch) -> Result<(), StoreError> {
         self.send(Order::Batch(batch))
+    }
+
+    /// The owner knows that batches up to this number failed and builds on none of them: later ones are committed again,
+    /// unless a later batch has failed meanwhile. Until then all are refused, since they may build on a failed one.
+    ///
+    /// # Errors
+    /// [`StoreError::Stopped`].
+    pub fn resume(&self, upto: u64) -> Result<(), StoreError> {
+        self.send(Order::Resume { upto })
     }
 
     /// Asks for one [`Store::trim`], done when nothing is queued, or after 5 s. A newer request replaces one that waits.
@@ -162,6 +172,8 @@ struct Worker<F> {
     lazy: Duration,
     group: Group,
     trim: Option<(Instant, Millis, usize)>,
+    /// The last batch that failed, and why, until the owner knows of it.
+    failed: Option<(u64, String)>,
 }
 
 /// What the queue gave.
@@ -181,6 +193,13 @@ impl<F: FnMut(Done)> Worker<F> {
                     self.group.push(batch);
                     if self.group.full() {
                         self.commit();
+                    }
+                }
+                Next::Order(Order::Resume { upto }) => {
+                    // What is gathered was built before the owner knew.
+                    self.commit();
+                    if self.failed.as_ref().is_some_and(|(last, _)| *last <= upto) {
+                        self.failed = None;
                     }
                 }
                 Next::Order(Order::Trim { before, max }) => {
@@ -228,20 +247,31 @@ impl<F: FnMut(Done)> Worker<F> {
     fn commit(&mut self) {
         let Group { batches, .. } = std::mem::take(&mut self.group);
         let (Some(first), Some(last)) = (batches.first(), batches.last()) else { return };
+        if self.failed.is_some() {
+            self.fail(first.no, last.no, None);
+            return;
+        }
         match self.store.commit(&batches) {
             Ok(()) => (self.done)(Done::Stored { upto: last.no }),
-            // A batch that breaks a rule must not take its company down with it.
+            // A batch that breaks a rule must not take down what came before it.
             Err(StoreError::Invalid(_)) if batches.len() > 1 => {
                 for batch in &batches {
-                    let done = match self.store.commit(std::slice::from_ref(batch)) {
-                        Ok(()) => Done::Stored { upto: batch.no },
-                        Err(e) => Done::Failed { from: batch.no, upto: batch.no, why: e.to_string() },
-                    };
-                    (self.done)(done);
+                    if let Err(e) = self.store.commit(std::slice::from_ref(batch)) {
+                        self.fail(batch.no, last.no, Some(e.to_string()));
+                        return;
+                    }
+                    (self.done)(Done::Stored { upto: batch.no });
                 }
             }
-            Err(e) => (self.done)(Done::Failed { from: first.no, upto: last.no, why: e.to_string() }),
+            Err(e) => self.fail(first.no, last.no, Some(e.to_string())),
         }
+    }
+
+    /// Reports a failure; without a reason of its own it is that of the failure before.
+    fn fail(&mut self, from: u64, upto: u64, why: Option<String>) {
+        let why = why.or_else(|| self.failed.take().map(|(_, why)| why)).unwrap_or_default();
+        self.failed = Some((upto, why.clone()));
+        (self.done)(Done::Failed { from, upto, why });
     }
 
     fn run_trim(&mut self) {

@@ -227,7 +227,10 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Drive<IO> {
         match self.phase {
             Phase::Open => {
                 sooner((!self.config.ping_every.is_zero()).then_some(self.ping_at));
-                sooner((self.reading && !self.config.silence.is_zero()).then(|| self.heard + self.config.silence));
+                sooner(
+                    (self.reading && !self.config.silence.is_zero())
+                        .then(|| self.heard + self.config.silence),
+                );
                 sooner(self.bucket.as_ref().and_then(|bucket| bucket.wait(now)));
                 sooner(self.answer);
             }
@@ -547,7 +550,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Drive<IO> {
                 Poll::Pending => {}
             }
         }
-        let got = if *shut && *answer && tap.scan.closed() { Poll::Ready(Ok(0)) } else { tap.poll_discard(cx) };
+        let got =
+            if *shut && *answer && tap.scan.closed() { Poll::Ready(Ok(0)) } else { tap.poll_discard(cx) };
         match got {
             Poll::Pending if now < *until => return false,
             Poll::Ready(Ok(got @ 1..)) if got < *left && now < *until => *left -= got,

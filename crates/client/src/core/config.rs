@@ -50,11 +50,9 @@ pub struct Config {
     pub backoff_cap_ms: u64,
     /// A connection that was ready for so long makes the next wait short again.
     pub steady_ms: u64,
-    /// After so long without a byte from the server a `ping` asks whether it is there.
+    /// After so long without a sign of life from the server a `ping` asks whether it is there; 0: never.
     pub quiet_ms: u64,
-    /// A written `ping` and nothing heard for so long: the connection is dead.
-    pub pong_ms: u64,
-    /// Nothing heard for so long, whatever is being written: the connection is dead.
+    /// No sign of life for so long: the connection is dead. 0: the transport watches for that itself (it sees bytes, the core only what the driver reports).
     pub silent_ms: u64,
     /// What was accepted is kept so long: a drop within it sends it again (the server knows the id), and an error that comes late is still about it.
     pub keep_ms: u64,
@@ -92,7 +90,6 @@ impl Config {
             backoff_cap_ms: 30_000,
             steady_ms: 10_000,
             quiet_ms: 30_000,
-            pong_ms: 15_000,
             silent_ms: 75_000,
             keep_ms: 10_000,
             typing_ms: 30_000,

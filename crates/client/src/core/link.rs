@@ -9,8 +9,6 @@ struct Ping {
     number: u64,
     /// Its own number among the frames of this connection.
     frame: u64,
-    /// When it was written.
-    written: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -44,13 +42,9 @@ impl Link {
         number
     }
     /// The oldest frame has been written.
-    pub(super) fn written(&mut self, now: u64) -> Option<Event> {
+    pub(super) fn written(&mut self) -> Option<Event> {
         let first = self.queue.pop_front()?;
         self.bytes -= first.bytes;
-        let number = self.handed - u64::try_from(self.queue.len()).unwrap_or(0) - 1;
-        if let Some(ping) = self.ping.as_mut().filter(|p| p.frame == number) {
-            ping.written = Some(now);
-        }
         first.progress
     }
     pub(super) fn unwritten(&self) -> usize {
@@ -61,7 +55,7 @@ impl Link {
     }
     pub(super) fn ping(&mut self, number: u64, bytes: usize) {
         let frame = self.hand(bytes, None);
-        self.ping = Some(Ping { number, frame, written: None });
+        self.ping = Some(Ping { number, frame });
     }
     /// A pong came: the number of its ping's frame, if it is the one in flight.
     pub(super) fn pong(&mut self, number: u64) -> Option<u64> {
@@ -69,25 +63,18 @@ impl Link {
         Some(ping.frame)
     }
     /// When [`Self::dead`] or [`Self::quiet`] may become true.
-    pub(super) fn deadline(&self, config: &Config) -> u64 {
-        let silent = self.heard.saturating_add(config.silent_ms);
-        let ping = match &self.ping {
-            Some(Ping { written: Some(at), .. }) => self.heard.max(*at).saturating_add(config.pong_ms),
-            Some(_) => silent,
-            None => self.heard.saturating_add(config.quiet_ms),
-        };
-        silent.min(ping)
+    pub(super) fn deadline(&self, config: &Config) -> Option<u64> {
+        let quiet =
+            (config.quiet_ms > 0 && self.ping.is_none()).then(|| self.heard.saturating_add(config.quiet_ms));
+        let silent = (config.silent_ms > 0).then(|| self.heard.saturating_add(config.silent_ms));
+        quiet.into_iter().chain(silent).min()
     }
     /// The server is not there any more.
     pub(super) fn dead(&self, config: &Config, now: u64) -> bool {
-        let unanswered = match &self.ping {
-            Some(Ping { written: Some(at), .. }) => self.heard.max(*at).saturating_add(config.pong_ms) <= now,
-            _ => false,
-        };
-        unanswered || self.heard.saturating_add(config.silent_ms) <= now
+        config.silent_ms > 0 && self.heard.saturating_add(config.silent_ms) <= now
     }
     /// Time to ask whether it is there.
     pub(super) fn quiet(&self, config: &Config, now: u64) -> bool {
-        self.ping.is_none() && self.heard.saturating_add(config.quiet_ms) <= now
+        config.quiet_ms > 0 && self.ping.is_none() && self.heard.saturating_add(config.quiet_ms) <= now
     }
 }

@@ -188,7 +188,7 @@ impl Client {
         let state = match self.state {
             State::Idle | State::Ended => None,
             State::Connecting { until } | State::Hello { until } | State::Waiting { until } => Some(until),
-            State::Online { .. } => Some(self.link.deadline(&self.config)),
+            State::Online { .. } => self.link.deadline(&self.config),
         };
         let kept = self.outbox.iter().filter_map(|i| match i.stage {
             Stage::Accepted { at } => Some(at.saturating_add(self.config.keep_ms)),
@@ -228,7 +228,7 @@ impl Client {
             }
             (Input::Alive, State::Hello { .. } | State::Online { .. }) => self.link.heard = now,
             (Input::Sent, State::Hello { .. } | State::Online { .. }) => {
-                if let Some(progress) = self.link.written(now) {
+                if let Some(progress) = self.link.written() {
                     out.push(Action::Tell(progress));
                 }
                 self.pump(now, out);

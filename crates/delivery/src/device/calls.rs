@@ -42,7 +42,8 @@ impl Device {
                 self.send_call(agent, req, Saying { key, text, last, reply_to }, offline, ctx);
             }
             FromAgent::Edit { req, message_id, text, last, .. } => {
-                if let Err(error) = check_text(&text).and_then(|()| self.edit(&message_id, &text, last, ctx)) {
+                if let Err(error) = check_text(&text).and_then(|()| self.edit(&message_id, &text, last, ctx))
+                {
                     ctx.result(agent, req, Err(error));
                 } else {
                     self.message_result(agent, req, message_id, ctx);
@@ -57,7 +58,11 @@ impl Device {
                     self.close_card(&prompt_id, end, ctx);
                     self.after_batch(Effect::Result { agent, req, value: None }, ctx);
                 } else {
-                    ctx.result(agent, req, Err(call_error("not_found", "prompt_id is not an open card", false)));
+                    ctx.result(
+                        agent,
+                        req,
+                        Err(call_error("not_found", "prompt_id is not an open card", false)),
+                    );
                 }
             }
             FromAgent::Conversation { .. } => {
@@ -119,7 +124,9 @@ impl Device {
     }
 
     fn media_call(&mut self, agent: AgentId, call: FromAgent, ctx: &mut Ctx<'_>) {
-        let FromAgent::Media { req, key, kind, source, mime, filename, caption, offline, .. } = &call else { return };
+        let FromAgent::Media { req, key, kind, source, mime, filename, caption, offline, .. } = &call else {
+            return;
+        };
         let req = *req;
         let id = ctx.shared.message_id(self.no, key);
         if self.said_before(&id) {
@@ -180,7 +187,9 @@ impl Device {
                         Some(Say::FileTooLarge(name)),
                     ),
                     FileRefused::Empty => ("refused", "the file is empty".to_owned(), false, None),
-                    FileRefused::Missing => ("not_found", "there is no such file in media_out".to_owned(), false, None),
+                    FileRefused::Missing => {
+                        ("not_found", "there is no such file in media_out".to_owned(), false, None)
+                    }
                     FileRefused::Failed(why) => ("internal", why, true, None),
                 };
                 if let Some(say) = say {
@@ -230,12 +239,16 @@ impl Device {
             record.seq = Some(self.seq());
         }
         self.dirty = true;
-        let pos: Pos = ctx.append(self.no, &Body::File(record.clone()), Some(&Mark::Out { id: hash, content }));
+        let pos: Pos =
+            ctx.append(self.no, &Body::File(record.clone()), Some(&Mark::Out { id: hash, content }));
         if let Some(seq) = record.seq {
             self.item(seq, pos, &record.id, record.once, ctx);
         }
         let seq = record.seq;
-        self.push_file(FileSend::new(record, pos), ctx);
+        if later {
+            self.unplaced.push((record.id.clone(), pos));
+        }
+        self.push_file(FileSend::new(record), ctx);
         seq
     }
 

@@ -23,7 +23,9 @@ const LONGEST_SECONDS: u64 = protocol::limits::REMEMBER_MS / 1000;
 
 impl Device {
     pub(super) fn prompt_call(&mut self, agent: AgentId, call: FromAgent, ctx: &mut Ctx<'_>) {
-        let FromAgent::Prompt { req, key, kind, text, command, description, options, deadline_seconds, .. } = call
+        let FromAgent::Prompt {
+            req, key, kind, text, command, description, options, deadline_seconds, ..
+        } = call
         else {
             return;
         };
@@ -70,7 +72,10 @@ impl Device {
         self.cards.open(record, pos);
         self.turn.said();
         self.push_item(seq, vec![ServerFrame::Prompt(prompt)], ctx);
-        self.after_batch(Effect::Result { agent, req, value: Some(CallValue::Prompt { prompt_id: id }) }, ctx);
+        self.after_batch(
+            Effect::Result { agent, req, value: Some(CallValue::Prompt { prompt_id: id }) },
+            ctx,
+        );
     }
 
     /// The device answers a card.
@@ -101,7 +106,8 @@ impl Device {
                 .with_id(Some(id.to_owned()));
             self.refuse(&problem, ctx);
         } else {
-            let done = PromptDone { id: id.to_owned(), option_id: None, expired: true, reason: None, seq: None };
+            let done =
+                PromptDone { id: id.to_owned(), option_id: None, expired: true, reason: None, seq: None };
             self.answer(&ServerFrame::PromptDone(done), ctx);
         }
     }
@@ -117,7 +123,7 @@ impl Device {
             at: ctx.now,
             redelivered: false,
         }));
-        ctx.to_agent(agent, frame);
+        ctx.tell_agent(agent, frame);
     }
 
     /// Answers that wait for an agent that has just attached.
@@ -131,7 +137,7 @@ impl Device {
         let Some(agent) = ctx.shared.agent.as_ref().map(|agent| agent.id) else { return };
         let req = ctx.shared.number();
         ctx.shared.asked.insert(req, Asked { device: self.no, prompt_id: prompt_id.to_owned() });
-        ctx.to_agent(agent, ToAgent::Request { req, what: What::Prompt { prompt_id: prompt_id.to_owned() } });
+        ctx.tell_agent(agent, ToAgent::Request { req, what: What::Prompt { prompt_id: prompt_id.to_owned() } });
     }
 
     /// The agent wants to act on an answer. On disk before it may.
@@ -167,7 +173,11 @@ impl Device {
             End { option_id: Some(option_id), expired: false, reason }
         } else {
             let refusal = self.cards.kind(&id).and_then(|kind| kind.refusal()).map(str::to_owned);
-            End { option_id: refusal, expired: false, reason: Some(reason.unwrap_or_else(|| "failed".to_owned())) }
+            End {
+                option_id: refusal,
+                expired: false,
+                reason: Some(reason.unwrap_or_else(|| "failed".to_owned())),
+            }
         };
         self.close_card(&id, end, ctx);
     }
@@ -203,8 +213,11 @@ impl Device {
             match due {
                 Due::Withdrawn { id, event } => {
                     ctx.shared.events.remove(&event);
-                    let problem = Problem::new(ErrorCode::AgentOffline, "the agent did not take the answer; the card is still open")
-                        .with_id(Some(id));
+                    let problem = Problem::new(
+                        ErrorCode::AgentOffline,
+                        "the agent did not take the answer; the card is still open",
+                    )
+                    .with_id(Some(id));
                     self.refuse(&problem, ctx);
                 }
                 Due::Ask { id } => self.ask_agent(&id, ctx),

@@ -71,8 +71,14 @@ impl Device {
             report(id, &who, &Outcome::Offline, ctx);
             return;
         }
-        let message =
-            MessageRecord { seq: self.seq(), id: id.to_owned(), text, reply_to: None, edit: false, once: !queue };
+        let message = MessageRecord {
+            seq: self.seq(),
+            id: id.to_owned(),
+            text,
+            reply_to: None,
+            edit: false,
+            once: !queue,
+        };
         self.message_item(&message, ctx);
         let until = if self.online() { ctx.now + ctx.shared.settings.deliver_ms } else { ctx.now };
         self.pending.push(Pending { id: id.to_owned(), seq: Some(message.seq), until, who, queue });
@@ -81,7 +87,8 @@ impl Device {
     /// The same id and text again: the first outcome.
     fn deliver_again(&mut self, id: &str, queue: bool, who: Who, ctx: &mut Ctx<'_>) {
         if let Some(first) = self.pending.iter().find(|pending| pending.id == id) {
-            let again = Pending { id: id.to_owned(), seq: first.seq, until: first.until, who, queue: first.queue };
+            let again =
+                Pending { id: id.to_owned(), seq: first.seq, until: first.until, who, queue: first.queue };
             self.pending.push(again);
             return;
         }
@@ -171,8 +178,11 @@ fn report(message_id: &str, who: &Who, outcome: &Outcome, ctx: &mut Ctx<'_>) {
             let frame = match state {
                 Some(state) => ServerFrame::DeliverDone { id: id.clone(), target: target.clone(), state },
                 None => gate::error(
-                    &Problem::new(ErrorCode::DeviceOffline, "the device is not connected, or did not confirm in time")
-                        .with_id(Some(id.clone())),
+                    &Problem::new(
+                        ErrorCode::DeviceOffline,
+                        "the device is not connected, or did not confirm in time",
+                    )
+                    .with_id(Some(id.clone())),
                     false,
                     *lang,
                 ),
@@ -182,7 +192,11 @@ fn report(message_id: &str, who: &Who, outcome: &Outcome, ctx: &mut Ctx<'_>) {
         Who::Agent { agent, req } => {
             let value = match state {
                 Some(state) => Ok(Some(CallValue::Message { message_id: message_id.to_owned(), state })),
-                None => Err(call_error("device_offline", "the device is not connected, or did not confirm in time", false)),
+                None => Err(call_error(
+                    "device_offline",
+                    "the device is not connected, or did not confirm in time",
+                    false,
+                )),
             };
             ctx.result(*agent, *req, value);
         }

@@ -95,7 +95,7 @@ impl Device {
                     };
                     let device = self.info();
                     let event = Event { event: pos, device, user, id, what, at, redelivered };
-                    ctx.to_agent(agent, ToAgent::Event(Box::new(event)));
+                    ctx.tell_agent(agent, ToAgent::Event(Box::new(event)));
                 }
             }
         }

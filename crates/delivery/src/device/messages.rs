@@ -53,7 +53,13 @@ impl Device {
     }
 
     /// A new text for a message.
-    pub(super) fn edit(&mut self, id: &str, text: &str, last: bool, ctx: &mut Ctx<'_>) -> Result<(), CallError> {
+    pub(super) fn edit(
+        &mut self,
+        id: &str,
+        text: &str,
+        last: bool,
+        ctx: &mut Ctx<'_>,
+    ) -> Result<(), CallError> {
         if !self.said_before(id) {
             return Err(call_error("not_found", "message_id is not a message of this device", false));
         }
@@ -133,7 +139,8 @@ impl Device {
         if let Some(open) = self.open.iter_mut().find(|open| open.bubble.id == id) {
             open.bubble.edit((*last).to_owned());
         } else {
-            let instance = ctx.shared.agent.as_ref().map_or_else(String::new, |agent| agent.attach.instance.clone());
+            let instance =
+                ctx.shared.agent.as_ref().map_or_else(String::new, |agent| agent.attach.instance.clone());
             let piece = u32::try_from(complete.len()).unwrap_or(u32::MAX);
             let bubble =
                 Bubble::new(id.clone(), (*last).to_owned(), reply_to.map(str::to_owned), instance, ctx.now);

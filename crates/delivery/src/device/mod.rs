@@ -13,8 +13,9 @@ pub(crate) use deliver::Who;
 use std::collections::{HashMap, VecDeque};
 
 use protocol::{
-    Millis, limits,
+    Millis,
     client::{ClientFrame, HelloDevice},
+    limits,
     link::{CallError, CallValue, DeviceInfo, FromAgent, User},
     problem::Problem,
     record::{Body, DeviceNo, DeviceState, Loaded, Mark, Op, Pos, Row},
@@ -131,6 +132,8 @@ pub(crate) struct Device {
     replay: Option<Replay>,
     /// Large files on their way, part by part behind everything else.
     bulk: VecDeque<FileSend>,
+    /// Ids and records of files that have no `seq` yet.
+    unplaced: Vec<(String, Pos)>,
     pending: Vec<Pending>,
     reads: HashMap<u64, ReadFor>,
     taking: Option<Taking>,
@@ -185,6 +188,7 @@ impl Device {
             queue: Queue::default(),
             replay: None,
             bulk: VecDeque::new(),
+            unplaced: Vec::new(),
             pending: Vec::new(),
             reads: HashMap::new(),
             taking: None,
@@ -211,16 +215,8 @@ impl Device {
         // Newest first: the first word about an id is the last one.
         for (_, at, mark) in &loaded.marks {
             match Mark::decode(mark) {
-                Some(Mark::In { id, content }) => {
-                    if device.seen.get(id).is_none() {
-                        device.seen.put(id, content, *at);
-                    }
-                }
-                Some(Mark::Out { id, content }) => {
-                    if device.given.get(id).is_none() {
-                        device.given.put(id, content, *at);
-                    }
-                }
+                Some(Mark::In { id, content }) => device.seen.put_older(id, content, *at),
+                Some(Mark::Out { id, content }) => device.given.put_older(id, content, *at),
                 Some(Mark::Ended { id, ok }) => device.ended.put(id, u64::from(ok), *at),
                 Some(Mark::Card { key, id }) => {
                     device.card_keys.entry(key).or_insert(id);
@@ -265,7 +261,7 @@ impl Device {
                     self.bulk.retain(|on_its_way| on_its_way.record.id != file.id);
                     self.restore_item(seq, Item { once: file.once.then_some(0), ..item(&file.id) });
                 }
-                None => self.bulk.push_back(FileSend::new(file, row.pos)),
+                None => self.bulk.push_back(FileSend::new(file)),
             },
             Body::Card(card) => {
                 let seq = card.prompt.seq.unwrap_or_default();
@@ -411,10 +407,12 @@ impl Device {
                     self.inbox.undo(pos);
                     self.seen.forget(hash);
                     ctx.shared.events.remove(&pos);
-                    let problem =
-                        Problem::new(protocol::code::ErrorCode::Internal, "the gateway could not store it; send it again later")
-                            .saying(Say::CannotStore)
-                            .with_id(Some(id));
+                    let problem = Problem::new(
+                        protocol::code::ErrorCode::Internal,
+                        "the gateway could not store it; send it again later",
+                    )
+                    .saying(Say::CannotStore)
+                    .with_id(Some(id));
                     self.refuse(&problem, ctx);
                 }
                 Effect::Told { .. } => {}
@@ -434,7 +432,9 @@ impl Device {
         self.pump(ctx);
         if !self.write_state(ctx) {
             // There is no batch of this input: what was to wait for it waits for the last one.
-            for (batch, _) in self.effects.iter_mut().rev().take_while(|(batch, _)| *batch >= ctx.shared.batch_no) {
+            for (batch, _) in
+                self.effects.iter_mut().rev().take_while(|(batch, _)| *batch >= ctx.shared.batch_no)
+            {
                 *batch = self.last_batch;
             }
             self.run_effects(ctx);
@@ -471,7 +471,10 @@ impl Device {
             no: self.no,
             id: self.id.clone(),
             state: self.state.encode(),
-            wake: !self.inbox.is_empty() || self.cards.any_open() || !self.open.is_empty() || !self.bulk.is_empty(),
+            wake: !self.inbox.is_empty()
+                || self.cards.any_open()
+                || !self.open.is_empty()
+                || !self.unplaced.is_empty(),
         });
         true
     }
@@ -483,7 +486,7 @@ impl Device {
             self.cards.first_pos(),
             self.outbox.first_pos(),
             self.open.iter().map(|open| open.pos).min(),
-            self.bulk.iter().map(|file| file.pos).min(),
+            self.unplaced.iter().map(|(_, pos)| *pos).min(),
         ]
         .into_iter()
         .flatten()
@@ -494,9 +497,10 @@ impl Device {
     pub(crate) fn deadline(&self, ctx: &Ctx<'_>) -> Option<Millis> {
         let settings = &ctx.shared.settings;
         let streaming = self.online() && self.replay.is_none();
-        let bubbles = self.open.iter().flat_map(|open| {
-            [open.bubble.store_at(), if streaming { self.edit_at(open) } else { None }]
-        });
+        let bubbles = self
+            .open
+            .iter()
+            .flat_map(|open| [open.bubble.store_at(), if streaming { self.edit_at(open) } else { None }]);
         let connected = self.online().then(|| self.outbox.ping_at(self.state.proven)).flatten();
         [
             self.ready_at,
@@ -538,6 +542,10 @@ impl Device {
         self.inbox_ticks(ctx);
         self.delivery_ticks(ctx);
         self.store_bubbles(ctx);
+        self.forget_old(now);
+    }
+
+    fn forget_old(&mut self, now: Millis) {
         let horizon = now.saturating_sub(limits::REMEMBER_MS);
         self.seen.trim(horizon);
         self.given.trim(horizon);
@@ -554,11 +562,14 @@ impl Device {
                 Ok(_) => None,
                 Err(problem) => problem.id.clone(),
             };
-            let mut problem = Problem::new(protocol::code::ErrorCode::RateLimited, "too many frames: send it again later").with_id(id);
+            let mut problem =
+                Problem::new(protocol::code::ErrorCode::RateLimited, "too many frames: send it again later")
+                    .with_id(id);
             problem.retry_after_ms = Some(retry_after);
             self.refuse(&problem, ctx);
             return;
         }
+        self.forget_old(ctx.now);
         match frame {
             Ok(frame) => {
                 self.rubbish = 0;
@@ -569,7 +580,12 @@ impl Device {
     }
 
     /// Parts of a file were taken over, or not.
-    pub(crate) fn file_taken(&mut self, ticket: u64, done: Result<FileTaken, FileRefused>, ctx: &mut Ctx<'_>) {
+    pub(crate) fn file_taken(
+        &mut self,
+        ticket: u64,
+        done: Result<FileTaken, FileRefused>,
+        ctx: &mut Ctx<'_>,
+    ) {
         let Some(taking) = self.taking.take_if(|taking| taking.ticket == ticket) else { return };
         self.finish_media(taking.agent, taking.call, done, ctx);
         while self.taking.is_none() {

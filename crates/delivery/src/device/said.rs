@@ -117,8 +117,7 @@ impl Device {
         let before = self.series.bytes();
         let mut discard = Vec::new();
         let result = f(&mut self.series, ctx, &mut discard);
-        ctx.shared.spool_bytes =
-            (ctx.shared.spool_bytes + self.series.bytes()).saturating_sub(before);
+        ctx.shared.spool_bytes = (ctx.shared.spool_bytes + self.series.bytes()).saturating_sub(before);
         for spool in discard {
             ctx.out.push(Action::Discard { spool });
         }
@@ -133,8 +132,11 @@ impl Device {
         if ctx.shared.spool_bytes.saturating_add(part.data.len() as u64) > ctx.shared.settings.spool_bytes {
             let name = id.clone().unwrap_or_default();
             self.with_series(ctx, |series, ctx, discard| series.end(&name, ctx.now, discard));
-            let problem = Problem::new(ErrorCode::TooBig, "the server holds too many unfinished uploads: send the file again later")
-                .with_id(id);
+            let problem = Problem::new(
+                ErrorCode::TooBig,
+                "the server holds too many unfinished uploads: send the file again later",
+            )
+            .with_id(id);
             self.refuse(&problem, ctx);
             return;
         }
@@ -203,7 +205,8 @@ impl Device {
 
     /// Something was accepted while no agent is attached: the person is told once an outage, if it lasts.
     pub(crate) fn note_outage(&mut self, ctx: &Ctx<'_>) {
-        if ctx.shared.agent.is_none() && self.noticed_outage != ctx.shared.outage && self.notice_at.is_none() {
+        if ctx.shared.agent.is_none() && self.noticed_outage != ctx.shared.outage && self.notice_at.is_none()
+        {
             self.notice_at = Some(ctx.now.max(ctx.shared.away_since + super::NOTICE_AFTER_MS));
         }
     }
@@ -233,4 +236,3 @@ fn excerpt(record: &InRecord) -> String {
     }
     short
 }
-

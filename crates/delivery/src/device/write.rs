@@ -10,19 +10,14 @@ use protocol::{
     chunk,
     code::CloseCode,
     limits,
-    record::{Body, FileRecord, MessageRecord, Pos, Row},
+    record::{Body, FileRecord, MessageRecord, Row},
     server::{Chunk, Media, Message, ServerFrame},
     words::Say,
 };
 use session::cards;
 
 use super::{Device, ReadFor};
-use crate::{
-    gate,
-    io::Action,
-    outbox::Item,
-    shared::Ctx,
-};
+use crate::{gate, io::Action, shared::Ctx};
 
 /// So much may be handed over and not taken by the socket before the queue waits, bytes: enough to keep a fast line busy.
 const WINDOW: usize = 256 * 1024;
@@ -59,7 +54,6 @@ enum What {
 #[derive(Debug)]
 pub(super) struct FileSend {
     pub(super) record: FileRecord,
-    pub(super) pos: Pos,
     next: u32,
     /// Ticket of the part that is being read.
     reading: Option<u64>,
@@ -68,8 +62,8 @@ pub(super) struct FileSend {
 }
 
 impl FileSend {
-    pub(super) fn new(record: FileRecord, pos: Pos) -> Self {
-        Self { record, pos, next: 0, reading: None, part: None }
+    pub(super) fn new(record: FileRecord) -> Self {
+        Self { record, next: 0, reading: None, part: None }
     }
 
     fn parts(&self) -> u32 {
@@ -102,9 +96,14 @@ impl Queue {
         }
     }
 
-    fn clear(&mut self) {
-        self.entries.clear();
+    /// Forgets everything; the files that have no `seq` yet are returned.
+    fn clear(&mut self) -> Vec<FileSend> {
         self.bytes = 0;
+        let files = self.entries.drain(..).filter_map(|entry| match entry.what {
+            What::File(file) if file.record.seq.is_none() => Some(*file),
+            _ => None,
+        });
+        files.collect()
     }
 
     fn has_edit(&self, id: &str) -> bool {
@@ -136,7 +135,8 @@ impl Device {
         live.ready = true;
         ctx.out.push(Action::Opened { conn: live.conn });
         self.answer(&ready, ctx);
-        let mut frames: Vec<ServerFrame> = self.cards.present(ctx.now).into_iter().map(ServerFrame::Prompt).collect();
+        let mut frames: Vec<ServerFrame> =
+            self.cards.present(ctx.now).into_iter().map(ServerFrame::Prompt).collect();
         self.turn.present(&mut frames);
         for frame in &frames {
             self.answer(frame, ctx);
@@ -150,7 +150,8 @@ impl Device {
         let was_ready = self.online();
         self.live = None;
         self.ready_at = None;
-        self.queue.clear();
+        let queued = self.queue.clear();
+        self.bulk.extend(queued);
         self.replay = None;
         self.rubbish = 0;
         self.reads.retain(|_, what| matches!(what, ReadFor::HandOver));
@@ -235,6 +236,8 @@ impl Device {
 
     /// Gives a file on its way its place among the items: it will be replayed from there.
     pub(super) fn place_file(&mut self, file: FileSend, ctx: &mut Ctx<'_>) {
+        self.unplaced.retain(|(id, _)| *id != file.record.id);
+        self.dirty = true;
         if file.record.once || file.record.seq.is_some() {
             return;
         }
@@ -377,6 +380,7 @@ impl Device {
         let seq = self.seq();
         file.record.seq = Some(seq);
         let (once, id) = (file.record.once, file.record.id.clone());
+        self.unplaced.retain(|(unplaced, _)| *unplaced != id);
         let pos = ctx.append(self.no, &Body::File(file.record.clone()), None);
         self.item(seq, pos, &id, once, ctx);
         let frame = part_frame(&file, &data, Some(seq));
@@ -391,7 +395,9 @@ impl Device {
             What::File(file) => Some(file.as_mut()),
             _ => None,
         });
-        let Some(file) = queued.chain(self.bulk.iter_mut()).find(|file| file.reading == Some(ticket)) else { return };
+        let Some(file) = queued.chain(self.bulk.iter_mut()).find(|file| file.reading == Some(ticket)) else {
+            return;
+        };
         file.reading = None;
         match data {
             Ok(data) => file.part = Some(data),
@@ -403,6 +409,7 @@ impl Device {
                     .entries
                     .retain(|entry| !matches!(&entry.what, What::File(file) if file.record.id == id));
                 self.bulk.retain(|file| file.record.id != id);
+                self.unplaced.retain(|(unplaced, _)| *unplaced != id);
                 self.notice(Say::FileLost(name), ctx);
             }
         }
@@ -472,14 +479,14 @@ impl Device {
                 for (seq, item) in page {
                     // A row that is gone was older than what is kept.
                     if let Some(row) = rows.iter().find(|row| row.pos == item.pos) {
-                        self.push_replayed(seq, item, row, ctx);
+                        self.push_replayed(seq, row, ctx);
                     }
                 }
             }
         }
     }
 
-    fn push_replayed(&mut self, seq: u64, item: Item, row: &Row, ctx: &mut Ctx<'_>) {
+    fn push_replayed(&mut self, seq: u64, row: &Row, ctx: &mut Ctx<'_>) {
         let body = match Body::decode(&row.body) {
             Ok(body) => body,
             Err(why) => {
@@ -498,7 +505,7 @@ impl Device {
                 vec![ServerFrame::PromptDone(end.frame(&id, Some(seq)))]
             }
             Body::File(record) => {
-                self.queue.push(0, What::File(Box::new(FileSend::new(record, item.pos))));
+                self.queue.push(0, What::File(Box::new(FileSend::new(record))));
                 return;
             }
             Body::In(_) | Body::Bubble(_) | Body::CardTaken { .. } | Body::Delivered { .. } => return,

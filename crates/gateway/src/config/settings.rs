@@ -596,7 +596,7 @@ pub static SETTINGS: &[Setting] = &[
         env: "MOBILE_LOG",
         flag: None,
         default: "info",
-        allowed: "error, warn, info, debug, trace, or a filter such as info,gateway=debug",
+        allowed: "error, warn, info, debug, trace, or a filter such as info,hermes_mobile_gateway=debug",
         secret: false,
         en: "What is logged, on standard error.",
         ru: "Что писать в журнал, в стандартный поток ошибок.",

@@ -115,14 +115,19 @@ fn a_further_answer_waits_for_the_agents_word() {
     cards.take(10);
     let (end, _) = cards.stands("p", CardState::Applied, None);
     assert_eq!(end.and_then(|end| end.option_id).as_deref(), Some("once"));
-    assert!(cards.tick(NOW + 60_000).iter().all(|due| matches!(due, Due::Ask { .. })), "no expiry over the agent's head");
+    assert!(
+        cards.tick(NOW + 60_000).iter().all(|due| matches!(due, Due::Ask { .. })),
+        "no expiry over the agent's head"
+    );
 }
 
 #[test]
 fn other_with_text_and_without() {
     let mut cards = cards(PromptKind::Clarify, &["red", "other"]);
     let answer = PromptAnswer { prompt_id: "p".into(), option_id: "other".into(), text: Some("teal".into()) };
-    assert!(matches!(cards.answer(&answer, 7, 5000, NOW), Answered::Offer(o) if o.text.as_deref() == Some("teal")));
+    assert!(
+        matches!(cards.answer(&answer, 7, 5000, NOW), Answered::Offer(o) if o.text.as_deref() == Some("teal"))
+    );
 }
 
 #[test]

@@ -1,1 +1,294 @@
-//! Tests.
+//! The media folders on a real disk.
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt, symlink},
+};
+
+use protocol::{link::MediaSource, record::hash64, server::OutKind};
+use rustix::fs::CWD;
+use tempfile::TempDir;
+
+use super::*;
+
+const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0\x1f\x15\xc4\x89";
+
+fn files() -> (TempDir, Files) {
+    let dir = TempDir::new().unwrap();
+    let files = Files::open(dir.path()).unwrap();
+    (dir, files)
+}
+
+fn part(part: u32, parts: u32, data: &[u8]) -> MediaPart {
+    MediaPart {
+        id: Some("m1".to_owned()),
+        kind: MediaKind::Document,
+        mime: Some("text/plain".to_owned()),
+        filename: Some("notes.txt".to_owned()),
+        caption: Some("caption".to_owned()),
+        part,
+        parts,
+        data: data.to_vec(),
+    }
+}
+
+fn voice(format: VoiceFormat, data: &[u8]) -> MediaPart {
+    let kind = MediaKind::Voice { format, sample_rate: None, duration_ms: Some(1200) };
+    MediaPart { kind, mime: None, filename: None, caption: None, ..part(0, 1, data) }
+}
+
+fn in_dir(dir: &Path) -> usize {
+    fs::read_dir(dir).unwrap().count()
+}
+
+fn take(files: &Files, path: &Path) -> Result<Taken, Refused> {
+    let source = MediaSource::Path(path.to_str().unwrap().to_owned());
+    files.take_file(&source, None, None, OutKind::Document, 0)
+}
+
+#[test]
+fn parts_in_any_order_become_one_file() {
+    let (dir, files) = files();
+    for (no, data) in [(2, &b"ccc"[..]), (0, b"a"), (1, b"bb")] {
+        files.spool(7, &part(no, 3, data)).unwrap();
+    }
+    let file = files.assemble(7, &part(0, 3, b"")).unwrap();
+    let path = files.media_dir().join(&file.file);
+    assert_eq!(fs::read(&path).unwrap(), b"abbccc");
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o600);
+    let (name, extension) = file.file.split_once('.').unwrap();
+    assert_eq!((name.len(), extension), (32, "txt"));
+    assert_eq!((file.kind.as_str(), file.mime.as_str(), file.bytes), ("document", "text/plain", 6));
+    assert_eq!((file.filename.as_str(), file.caption.as_deref()), ("notes.txt", Some("caption")));
+    assert_eq!(file.sha256, hex(&Sha256::digest(b"abbccc")));
+    assert_eq!(file.path, None);
+    assert_eq!(in_dir(&dir.path().join("spool")), 0);
+    assert_eq!(files.read_at(&file.file, 1, 3).unwrap(), b"bbc");
+    assert_eq!(files.read_at(&file.file, 4, 100).unwrap(), b"cc");
+    assert_eq!(files.read_at(&file.file, 100, 100).unwrap(), b"");
+    files.remove(&file.file).unwrap();
+    files.remove(&file.file).unwrap();
+    assert!(files.read_at(&file.file, 0, 1).is_err());
+}
+
+#[test]
+fn what_the_bytes_are_wins_over_what_is_said() {
+    let (_dir, files) = files();
+    let part = MediaPart { filename: Some("dot.webp".to_owned()), ..part(0, 1, PNG) };
+    files.spool(1, &part).unwrap();
+    let file = files.assemble(1, &part).unwrap();
+    assert_eq!(file.mime, "image/png");
+    assert!(file.file.ends_with(".png"), "{}", file.file);
+    assert_eq!(file.filename, "dot.webp", "only ever shown");
+}
+
+#[test]
+fn a_voice_message_is_what_it_declares() {
+    let (dir, files) = files();
+    let ogg = [b"OggS\0\x02".as_slice(), &[0; 20], &[1, 19], b"OpusHead", &[0; 40]].concat();
+    let wav = [b"RIFF\x24\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0\x40\x1f\0\0\x80\x3e\0\0\x02\0\x10\0data\0\0\0\0".as_slice()].concat();
+    for (format, data, fits, mime) in [
+        (VoiceFormat::Ogg, &ogg, true, "audio/ogg"),
+        (VoiceFormat::Wav, &wav, true, "audio/"),
+        (VoiceFormat::Wav, &ogg, false, ""),
+        (VoiceFormat::Ogg, &wav, false, ""),
+    ] {
+        let part = voice(format, data);
+        files.spool(1, &part).unwrap();
+        match files.assemble(1, &part) {
+            Ok(file) => {
+                assert!(fits, "{format:?}");
+                assert!(file.mime.starts_with(mime), "{}", file.mime);
+                assert_eq!((file.kind.as_str(), file.duration_ms), ("voice", Some(1200)));
+            }
+            Err(problem) => {
+                assert!(!fits, "{format:?}: {problem}");
+                assert_eq!((problem.code, problem.id.as_deref()), (ErrorCode::BadFrame, Some("m1")));
+            }
+        }
+    }
+    assert_eq!((in_dir(&dir.path().join("spool")), in_dir(files.media_dir())), (0, 2));
+}
+
+#[test]
+fn size_is_bounded_again_when_the_parts_are_put_together() {
+    let (dir, files) = files();
+    let half = vec![1; limits::FILE_BYTES / 2];
+    files.spool(1, &part(0, 2, &half)).unwrap();
+    files.spool(1, &part(1, 2, &half)).unwrap();
+    assert_eq!(files.assemble(1, &part(0, 2, b"")).unwrap().bytes, limits::FILE_BYTES as u64);
+    files.spool(2, &part(0, 3, &half)).unwrap();
+    files.spool(2, &part(1, 3, &half)).unwrap();
+    files.spool(2, &part(2, 3, b"x")).unwrap();
+    assert_eq!(files.assemble(2, &part(0, 3, b"")).unwrap_err().code, ErrorCode::TooBig);
+    assert_eq!((in_dir(&dir.path().join("spool")), in_dir(files.media_dir())), (0, 1));
+}
+
+#[test]
+fn a_part_that_was_not_kept_fails_the_file() {
+    let (dir, files) = files();
+    files.spool(1, &part(0, 2, b"a")).unwrap();
+    assert_eq!(files.assemble(1, &part(0, 2, b"")).unwrap_err().code, ErrorCode::Internal);
+    assert_eq!((in_dir(&dir.path().join("spool")), in_dir(files.media_dir())), (0, 0));
+}
+
+#[test]
+fn discard_and_start_leave_no_spool() {
+    let (dir, files) = files();
+    for spool in 1..=2 {
+        files.spool(spool, &part(0, 3, b"a")).unwrap();
+        files.spool(spool, &part(2, 3, b"a")).unwrap();
+    }
+    let spool = dir.path().join("spool");
+    files.discard(1);
+    files.discard(99);
+    assert_eq!(in_dir(&spool), 2);
+    drop(files);
+    let files = Files::open(dir.path()).unwrap();
+    assert_eq!(in_dir(&spool), 0);
+    files.spool(2, &part(0, 3, b"a")).unwrap();
+}
+
+#[test]
+fn names_that_are_not_ours_lead_nowhere() {
+    let (dir, files) = files();
+    fs::write(dir.path().join("secret"), "x").unwrap();
+    let name = "0123456789abcdef0123456789abcdef";
+    for file in ["../secret", "", ".", "..", "secret", name, &format!("{name}.a/../../secret"), &format!("{name}."), &format!("{name}.ab/c")] {
+        assert!(files.read_at(file, 0, 10).is_err(), "{file}");
+        assert!(files.remove(file).is_err(), "{file}");
+    }
+    assert!(dir.path().join("secret").exists());
+}
+
+#[test]
+fn the_folders_are_closed_to_others() {
+    let (dir, files) = files();
+    for name in ["media", "spool", "media_out"] {
+        let mode = fs::metadata(dir.path().join(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o700, "{name}");
+    }
+    drop(files);
+    fs::remove_dir(dir.path().join("media")).unwrap();
+    symlink("/", dir.path().join("media")).unwrap();
+    assert!(Files::open(dir.path()).is_err(), "a link in place of a folder");
+}
+
+#[test]
+fn a_file_of_the_agents_is_taken_over_once_it_is_safe() {
+    let (_dir, files) = files();
+    let out = files.media_out_dir().to_owned();
+    fs::create_dir_all(out.join("a/b")).unwrap();
+    for path in [out.join("chart.webp"), out.join("a/b/c.png")] {
+        fs::write(&path, PNG).unwrap();
+        let taken = take(&files, &path).unwrap();
+        assert_eq!((taken.bytes, taken.mime.as_str()), (PNG.len() as u64, "image/png"));
+        assert_eq!(taken.filename, path.file_name().unwrap().to_str().unwrap());
+        assert_eq!(taken.content, hash64(&[PNG]));
+        assert_eq!(fs::read(files.media_dir().join(&taken.file)).unwrap(), PNG);
+        files.tidy(59_999);
+        assert!(path.exists(), "a repeated call finds it");
+        assert_eq!(take(&files, &path).unwrap().content, taken.content);
+        files.tidy(60_000);
+        assert!(!path.exists());
+        files.tidy(60_000);
+        assert_eq!(take(&files, &path), Err(Refused::Missing));
+    }
+}
+
+#[test]
+fn a_new_file_under_an_old_name_is_not_removed() {
+    let (_dir, files) = files();
+    let path = files.media_out_dir().join("chart.png");
+    fs::write(&path, PNG).unwrap();
+    take(&files, &path).unwrap();
+    fs::remove_file(&path).unwrap();
+    fs::write(&path, b"another, longer or shorter").unwrap();
+    files.tidy(60_000);
+    assert_eq!(fs::read(&path).unwrap(), b"another, longer or shorter");
+}
+
+#[test]
+fn inline_files() {
+    let (_dir, files) = files();
+    let take = |data: &[u8], mime, name| {
+        files.take_file(&MediaSource::Data(data.to_vec()), mime, name, OutKind::Image, 0)
+    };
+    let taken = take(PNG, Some("text/plain"), Some("../../x.txt")).unwrap();
+    assert_eq!((taken.mime.as_str(), taken.filename.as_str()), ("image/png", "x.txt"));
+    assert!(taken.file.ends_with(".png"));
+    let taken = take(PNG, None, None).unwrap();
+    assert_eq!(taken.filename, "image.png");
+    let taken = take(b"\x01\x02\x03", None, None).unwrap();
+    assert_eq!((taken.mime.as_str(), taken.filename.as_str()), ("application/octet-stream", "image.bin"));
+    assert_eq!(take(b"", None, None), Err(Refused::Empty));
+    let most = vec![1; limits::FILE_BYTES];
+    assert_eq!(take(&most, None, None).unwrap().bytes, limits::FILE_BYTES as u64);
+    let over = vec![1; limits::FILE_BYTES + 1];
+    let refused = take(&over, None, Some("big.bin"));
+    assert_eq!(refused, Err(Refused::TooLarge { name: "big.bin".to_owned() }));
+}
+
+#[test]
+fn nothing_outside_media_out_is_read() {
+    let (dir, files) = files();
+    let out = files.media_out_dir().to_owned();
+    let secret = dir.path().canonicalize().unwrap().join("secret.txt");
+    fs::write(&secret, "secret").unwrap();
+    symlink(&secret, out.join("link.txt")).unwrap();
+    symlink(dir.path(), out.join("up")).unwrap();
+    symlink(&out, out.join("round")).unwrap();
+    fs::hard_link(&secret, out.join("hard.txt")).unwrap();
+    fs::create_dir(out.join("folder")).unwrap();
+    fs::write(out.join("folder/in.txt"), "x").unwrap();
+    let pipe = out.join("pipe");
+    rustix::fs::mknodat(CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(out.join("socket")).unwrap();
+    let o = out.to_str().unwrap();
+    for path in [
+        secret.to_str().unwrap().to_owned(),
+        "/etc/shadow".to_owned(),
+        "/etc/passwd".to_owned(),
+        "relative.txt".to_owned(),
+        "media_out/folder/in.txt".to_owned(),
+        "file:///etc/passwd".to_owned(),
+        format!("file://{o}/folder/in.txt"),
+        "https://example.org/x.png".to_owned(),
+        format!("{o}/../secret.txt"),
+        format!("{o}/folder/../folder/in.txt"),
+        format!("{o}/link.txt"),
+        format!("{o}/up/secret.txt"),
+        format!("{o}/round/folder/in.txt"),
+        format!("{o}/hard.txt"),
+        format!("{o}/folder"),
+        format!("{o}/pipe"),
+        format!("{o}/socket"),
+        o.to_owned(),
+        format!("{o}/"),
+        format!("{o}x/in.txt"),
+        String::new(),
+    ] {
+        let refused = take(&files, Path::new(&path));
+        assert!(matches!(refused, Err(Refused::NotAllowed { .. })), "{path}: {refused:?}");
+    }
+    assert_eq!(in_dir(files.media_dir()), 0);
+    let refused = take(&files, Path::new("/etc/shadow"));
+    assert_eq!(refused, Err(Refused::NotAllowed { name: "shadow".to_owned() }));
+    assert_eq!(take(&files, &out.join("none.txt")), Err(Refused::Missing));
+    assert_eq!(take(&files, &out.join("none/x.txt")), Err(Refused::Missing));
+    assert!(take(&files, &out.join("folder/in.txt")).is_ok());
+}
+
+#[test]
+fn sizes_of_an_agents_file() {
+    let (_dir, files) = files();
+    let path = files.media_out_dir().join("x.bin");
+    for (bytes, expected) in [
+        (0, Some(Refused::Empty)),
+        (limits::FILE_BYTES, None),
+        (limits::FILE_BYTES + 1, Some(Refused::TooLarge { name: "x.bin".to_owned() })),
+    ] {
+        fs::write(&path, vec![3; bytes]).unwrap();
+        assert_eq!(take(&files, &path).err(), expected, "{bytes}");
+    }
+}

@@ -95,13 +95,8 @@ fn row(pos: Pos, device: DeviceNo, at: u64, state: &mut DeviceState) -> Row {
         state.done = pos;
         (mark, Body::In(InRecord { id, user, what: InBody::Text { text } }))
     } else {
-        let id = format!("m{pos}");
-        let key = format!("key-{pos}");
-        let mark = Mark::Out {
-            key: hash128(&[key.as_bytes()]),
-            content: hash64(&[text.as_bytes()]),
-            id: id.clone(),
-        };
+        let id = format!("m{pos:032x}");
+        let mark = Mark::Out { id: hash128(&[id.as_bytes()]), content: hash64(&[text.as_bytes()]) };
         state.seq += 1;
         state.proven = state.seq;
         let message = MessageRecord {
@@ -109,10 +104,8 @@ fn row(pos: Pos, device: DeviceNo, at: u64, state: &mut DeviceState) -> Row {
             id,
             text: format!("You said: {text}"),
             reply_to: None,
-            key: Some(key),
             edit: false,
             once: false,
-            part_of: None,
         };
         (mark, Body::Message(message))
     };

@@ -1,0 +1,194 @@
+//! `hermes-mobile serve`: the gateway as a process.
+
+use std::{
+    fs,
+    io::{self, IsTerminal, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use gateway::{
+    Config, Gateway, Running, StartError,
+    config::{self, ConfigError},
+};
+use protocol::words::Lang;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+use crate::{exit, fail, lang};
+
+/// Flags of `serve`. Each wins over its variable (`MOBILE_HOST` and so on) and the configuration file.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Address to listen on [default: 127.0.0.1] / адрес
+    #[arg(long)]
+    host: Option<String>,
+    /// Port to listen on, 0: any free one [default: 8787] / порт
+    #[arg(long)]
+    port: Option<String>,
+    /// Directory for everything that is kept / каталог состояния
+    #[arg(long, value_name = "DIR")]
+    state: Option<String>,
+    /// Configuration file, TOML / файл настроек
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Embedded agent: demo, echo, none [default: demo] / встроенный агент
+    #[arg(long)]
+    agent: Option<String>,
+    /// Write the port to this file once the gateway listens / записать порт в файл
+    #[arg(long, value_name = "FILE")]
+    port_file: Option<PathBuf>,
+}
+
+impl Args {
+    /// As the configuration wants them.
+    fn flags(&self) -> Vec<(&'static str, String)> {
+        let all = [
+            ("host", &self.host),
+            ("port", &self.port),
+            ("state_dir", &self.state),
+            ("agent", &self.agent),
+        ];
+        all.into_iter().filter_map(|(key, value)| Some((key, value.clone()?))).collect()
+    }
+}
+
+pub(crate) fn run(args: &Args) -> ExitCode {
+    let loaded = match config::load(args.config.as_deref(), std::env::vars_os(), &args.flags()) {
+        Ok(loaded) => loaded,
+        Err(e) => return config_failed(&e),
+    };
+    if let Err(e) = start_log(&loaded.config.log) {
+        return fail(exit::USAGE, &e);
+    }
+    for warning in &loaded.warnings {
+        tracing::warn!("{warning}");
+    }
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(e) => return fail(exit::FAILURE, &format!("the system gives no threads: {e}")),
+    };
+    runtime.block_on(serve(loaded.config, args.port_file.as_deref()))
+}
+
+fn config_failed(error: &ConfigError) -> ExitCode {
+    fail(exit::USAGE, &error.to_string())
+}
+
+fn start_log(filter: &str) -> Result<(), String> {
+    let filter = EnvFilter::try_new(filter).map_err(|e| {
+        format!("MOBILE_LOG: {filter:?}: {e}. Allowed: error, warn, info, debug, trace, or a filter such as info,hermes_mobile_gateway=debug")
+    })?;
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
+        .init();
+    Ok(())
+}
+
+async fn serve(config: Config, port_file: Option<&Path>) -> ExitCode {
+    let agent = config.agent.name();
+    // Before the gateway listens, so that an early signal is not the default's sudden death.
+    let signals = Signals::new();
+    let running = match Gateway::start(config).await {
+        Ok(running) => running,
+        Err(e) => {
+            let code = match &e {
+                StartError::Listen { .. } => exit::LISTEN,
+                StartError::Store(_) | StartError::Token(_) => exit::STATE,
+                _ => exit::FAILURE,
+            };
+            return fail(code, &e.text(lang()));
+        }
+    };
+    let mut signals = match signals {
+        Ok(signals) => signals,
+        Err(e) => return fail(exit::FAILURE, &format!("signals cannot be handled: {e}")),
+    };
+    if let Some(path) = port_file
+        && let Err(e) = write_port(path, running.address().port())
+    {
+        return fail(exit::FAILURE, &format!("--port-file {}: {e}", path.display()));
+    }
+    greet(&running, agent);
+
+    let shutdown = running.shutdown();
+    let end = running.join();
+    tokio::pin!(end);
+    let ended = tokio::select! {
+        ended = &mut end => ended,
+        () = signals.next() => {
+            shutdown.stop();
+            tokio::select! {
+                ended = &mut end => ended,
+                // Whoever asks twice means it. What was accepted is on disk.
+                () = signals.next() => return fail(exit::FAILURE, "stopped at once"),
+            }
+        }
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => fail(exit::FAILURE, &e.to_string()),
+    }
+}
+
+/// What asks for a stop: SIGTERM, SIGINT, and the terminal going away.
+struct Signals {
+    all: [Signal; 3],
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        let [a, b, c] = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()].map(signal);
+        Ok(Self { all: [a?, b?, c?] })
+    }
+    async fn next(&mut self) {
+        let [terminate, interrupt, hangup] = &mut self.all;
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+            _ = hangup.recv() => {}
+        }
+    }
+}
+
+/// Whole or not at all, for whoever waits for the file.
+fn write_port(path: &Path, port: u16) -> io::Result<()> {
+    let mut draft = path.as_os_str().to_owned();
+    draft.push(".new");
+    fs::write(&draft, format!("{port}\n"))?;
+    fs::rename(&draft, path)
+}
+
+/// Says where the gateway is. The first line has a fixed form, for scripts; the token is shown on a terminal only.
+fn greet(running: &Running, agent: &str) {
+    let mut out = io::stdout().lock();
+    let address = running.address();
+    let shown = if out.is_terminal() { Some(running.token().reveal()) } else { None };
+    let token = match (running.token_file(), shown) {
+        (None, _) => "MOBILE_TOKEN".to_owned(),
+        (Some(file), Some(token)) => format!("{token}  ({})", file.display()),
+        (Some(file), None) => file.display().to_string(),
+    };
+    let token_in_example = match (running.token_file(), shown) {
+        (Some(_), Some(token)) => token,
+        _ => "<token>",
+    };
+    let state = running.state_dir().display();
+    let [url, token_is, agent_is, state_is, example] = match lang() {
+        Lang::Ru => ["адрес  ", "токен  ", "агент  ", "данные ", "Проверка (npm i -g wscat):"],
+        Lang::En => ["address", "token  ", "agent  ", "state  ", "Try it (npm i -g wscat):"],
+    };
+    let text = format!(
+        "listening on http://{address}\n\
+         {url}  ws://{address}/ws\n\
+         {token_is}  {token}\n\
+         {agent_is}  {agent}\n\
+         {state_is}  {state}\n\
+         {example}\n  \
+         wscat -c ws://{address}/ws -w 60 -x '{{\"t\":\"hello\",\"token\":\"{token_in_example}\",\"device\":{{\"id\":\"qa-1\"}}}}'\n"
+    );
+    // Nobody may be reading; the gateway runs all the same.
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}

@@ -1,0 +1,89 @@
+use serde_json::json;
+
+use crate::{
+    play::{Play, texts},
+    streams::draw,
+};
+
+#[test]
+fn a_text_that_cannot_be_stored_is_refused_in_words_and_the_session_lives() {
+    let mut play = Play::new();
+    play.attach("i");
+    let conn = play.hello("a");
+    play.got(conn);
+    play.hold_commits = true;
+    play.say(conn, json!({"t": "text", "id": "1", "text": "x"}));
+    play.fail();
+    let error = play.got(conn).remove(0);
+    assert_eq!(
+        (error["code"].as_str(), error["id"].as_str(), &error["fatal"]),
+        (Some("internal"), Some("1"), &json!(false))
+    );
+    assert!(error["message"].as_str().unwrap().contains("сохранить"));
+    assert!(!play.closed.contains_key(&conn));
+    play.mend();
+    play.hold_commits = false;
+    play.say(conn, json!({"t": "text", "id": "1", "text": "x"}));
+    assert_eq!(texts(&play.events()), ["x"], "the id was not used up");
+}
+
+#[test]
+fn a_message_that_cannot_be_stored_is_the_agents_to_repeat() {
+    let mut play = Play::new();
+    play.attach("i");
+    let conn = play.hello("a");
+    play.send("a", "0", "before");
+    play.got(conn);
+    play.hold_commits = true;
+    let req = play.call(json!({"op": "send", "key": "k", "device": "a", "text": "x"}));
+    play.fail();
+    let result = play.result(req).unwrap();
+    assert_eq!((result["code"].as_str(), &result["retryable"]), (Some("internal"), &json!(true)));
+    assert_eq!(play.closed.get(&conn), Some(&1013), "its memory is not what is on disk: it comes back");
+    play.mend();
+    play.hold_commits = false;
+    let conn = play.hello("a");
+    let id = play.send("a", "k", "x");
+    let got = play.got_of(conn, "message");
+    assert_eq!(draw(&got), [(id, "x".into(), true)]);
+    assert_eq!(got[0]["seq"], json!(2), "the number was never written, so it is not lost");
+}
+
+#[test]
+fn an_answer_that_was_lost_with_the_disk_is_given_again() {
+    let mut play = Play::new();
+    play.attach("i");
+    let conn = play.hello("a");
+    play.say(conn, json!({"t": "text", "id": "1", "text": "question"}));
+    let event = play.events().remove(0);
+    play.hold_commits = true;
+    // Answer and end of the turn share one commit.
+    play.calls(vec![
+        serde_json::from_value(
+            json!({"op": "send", "req": 900, "key": "k", "device": "a", "text": "answer"}),
+        )
+        .unwrap(),
+        serde_json::from_value(json!({"op": "done", "event": event.event, "outcome": "ok"})).unwrap(),
+    ]);
+    assert_eq!(play.waiting.len(), 1);
+    let mut play = play.crash();
+    play.attach("i");
+    let again = play.events();
+    assert_eq!(texts(&again), ["question"], "neither the answer nor the end is on disk");
+    let conn = play.hello("a");
+    play.send("a", "k", "answer");
+    assert_eq!(draw(&play.got(conn)).len(), 1);
+}
+
+#[test]
+fn proof_alone_makes_a_lazy_batch() {
+    let mut play = Play::new();
+    play.pongs = false;
+    play.attach("i");
+    play.hello("a");
+    play.send("a", "k", "x");
+    play.hold_commits = true;
+    let (conn, nonce) = play.pings[0];
+    play.input(delivery::Input::Pong { conn, nonce });
+    assert!(play.waiting.iter().all(|batch| batch.lazy) && play.waiting.len() == 1);
+}
