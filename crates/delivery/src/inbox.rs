@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use protocol::{
     Millis,
-    record::{DeviceState, InRecord, Pos},
+    record::{DeviceState, InBody, InRecord, Pos},
 };
 
 /// Bodies are kept in memory up to this many bytes a device; what waits beyond is read again when its turn comes.
@@ -31,6 +31,8 @@ pub(crate) struct Entry {
     /// It was handed over before.
     pub(crate) again: bool,
     body: Option<InRecord>,
+    /// The beginning of what was said, once the body is given up; `None` for what nobody said.
+    excerpt: Option<String>,
     bytes: usize,
 }
 
@@ -75,7 +77,8 @@ impl Inbox {
         if keep {
             self.bytes += bytes;
         }
-        self.entries.insert(pos, Entry { at, stage, again, body: keep.then_some(body), bytes });
+        let excerpt = if keep { None } else { excerpt(&body) };
+        self.entries.insert(pos, Entry { at, stage, again, body: keep.then_some(body), excerpt, bytes });
         if stage == Stage::Waiting {
             self.next = self.next.min(pos);
         }
@@ -146,7 +149,8 @@ impl Inbox {
         {
             entry.stage = Stage::Acked;
             self.unacked -= 1;
-            if entry.body.take().is_some() {
+            if let Some(body) = entry.body.take() {
+                entry.excerpt = excerpt(&body);
                 self.bytes = self.bytes.saturating_sub(entry.bytes);
             }
         }
@@ -211,9 +215,10 @@ impl Inbox {
         self.unacked > 0 || self.any_waiting()
     }
 
-    /// What the body of an event says, if it is in memory.
-    pub(crate) fn peek(&self, pos: Pos) -> Option<&InRecord> {
-        self.entries.get(&pos).and_then(|entry| entry.body.as_ref())
+    /// The beginning of what was said; `None` for what nobody said.
+    pub(crate) fn excerpt(&self, pos: Pos) -> Option<String> {
+        let entry = self.entries.get(&pos)?;
+        entry.body.as_ref().map_or_else(|| entry.excerpt.clone(), excerpt)
     }
 
     fn waiting(&self) -> impl Iterator<Item = (&Pos, &Entry)> {
@@ -222,10 +227,23 @@ impl Inbox {
     }
 }
 
+/// The beginning of what was said, for a notice to the one who said it.
+fn excerpt(record: &InRecord) -> Option<String> {
+    const CHARS: usize = 60;
+    let text = match &record.what {
+        InBody::Text { text } => text,
+        InBody::File { file } => &file.filename,
+        InBody::Card { .. } => return None,
+    };
+    let mut short: String = text.chars().take(CHARS).collect();
+    if text.chars().count() > CHARS {
+        short.push('…');
+    }
+    Some(short)
+}
+
 #[cfg(test)]
 mod tests {
-    use protocol::record::InBody;
-
     use super::*;
 
     fn record(id: &str) -> InRecord {

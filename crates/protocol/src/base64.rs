@@ -127,7 +127,9 @@ mod tests {
         for (size, max, fits) in [(9, 9, true), (10, 9, false), (8, 9, true), (1, 1, true), (2, 1, false)] {
             let dense = encode(&vec![1; size]);
             let airy: String = dense.chars().flat_map(|c| [c, '\n', ' ']).collect();
-            for text in [&dense, &airy, &dense.trim_end_matches('=').to_owned(), &format!("data:;base64,{dense}")] {
+            for text in
+                [&dense, &airy, &dense.trim_end_matches('=').to_owned(), &format!("data:;base64,{dense}")]
+            {
                 let decoded = decode(text, true, max);
                 assert_eq!(decoded.is_ok(), fits, "{text:?} at {max}");
                 assert!(decoded.is_ok_and(|d| d.len() == size) || !fits);

@@ -98,6 +98,9 @@ mod tests {
         for code in [CloseCode::Normal, CloseCode::GoingAway, CloseCode::Restart, CloseCode::Overloaded] {
             assert_eq!(code.after(), AfterClose::Retry);
         }
-        assert_eq!((CloseCode::Denied as u16, CloseCode::Replaced as u16, CloseCode::TooLarge as u16), (1008, 4001, 1009));
+        assert_eq!(
+            (CloseCode::Denied as u16, CloseCode::Replaced as u16, CloseCode::TooLarge as u16),
+            (1008, 4001, 1009)
+        );
     }
 }

@@ -179,6 +179,23 @@ pub enum FromAgent {
     },
 }
 
+impl FromAgent {
+    /// The number under which the call is answered; `None` for what has no result.
+    #[must_use]
+    pub const fn req(&self) -> Option<u64> {
+        match self {
+            Self::Send { req, .. }
+            | Self::Edit { req, .. }
+            | Self::Media { req, .. }
+            | Self::Prompt { req, .. }
+            | Self::PromptClose { req, .. }
+            | Self::Take { req, .. }
+            | Self::Device { req, .. } => Some(*req),
+            _ => None,
+        }
+    }
+}
+
 const fn yes() -> bool {
     true
 }
@@ -385,10 +402,15 @@ pub enum Said {
 mod list_of_one {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    pub(super) fn serialize<S: Serializer, T: Serialize>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer, T: Serialize>(
+        value: &T,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         [value].serialize(serializer)
     }
-    pub(super) fn deserialize<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+        deserializer: D,
+    ) -> Result<T, D::Error> {
         <[T; 1]>::deserialize(deserializer).map(|[value]| value)
     }
 }

@@ -58,7 +58,9 @@ mod tests {
 
     #[test]
     fn text_without_lone_surrogates_is_not_copied() {
-        for json in ["", "{}", r#"{"a":"\\ud800 \n \u00e9 \ud83d\ude00"}"#, "\\", "\\u", "\\ud8", "\\é", "\\u00é"] {
+        for json in
+            ["", "{}", r#"{"a":"\\ud800 \n \u00e9 \ud83d\ude00"}"#, "\\", "\\u", "\\ud8", "\\é", "\\u00é"]
+        {
             assert!(matches!(lone_surrogates(json), Cow::Borrowed(same) if same == json), "{json}");
         }
     }

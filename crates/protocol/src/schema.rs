@@ -267,9 +267,14 @@ fn frames(side: &str, whole: &Value) -> Vec<(String, Value)> {
         definitions(variant, whole, &mut used);
         let mut schema = variant.as_object()?.clone();
         schema.insert("$schema".into(), "https://json-schema.org/draft/2020-12/schema".into());
-        schema.insert("title".into(), format!("{t} ({})", if side == "client" { "to the server" } else { "to a device" }).into());
-        let defs: Map<String, Value> =
-            used.iter().filter_map(|name| Some((name.clone(), whole.get("$defs")?.get(name)?.clone()))).collect();
+        schema.insert(
+            "title".into(),
+            format!("{t} ({})", if side == "client" { "to the server" } else { "to a device" }).into(),
+        );
+        let defs: Map<String, Value> = used
+            .iter()
+            .filter_map(|name| Some((name.clone(), whole.get("$defs")?.get(name)?.clone())))
+            .collect();
         if !defs.is_empty() {
             schema.insert("$defs".into(), defs.into());
         }

@@ -108,7 +108,9 @@ pub struct Capabilities {
 /// A list of names, without those that this version does not know: a newer server may have more.
 fn known<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
     let names = Vec::<String>::deserialize(deserializer)?;
-    let read = |name: String| T::deserialize(IntoDeserializer::<serde::de::value::Error>::into_deserializer(name)).ok();
+    let read = |name: String| {
+        T::deserialize(IntoDeserializer::<serde::de::value::Error>::into_deserializer(name)).ok()
+    };
     Ok(names.into_iter().filter_map(read).collect())
 }
 

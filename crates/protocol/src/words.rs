@@ -231,7 +231,10 @@ mod tests {
             assert!(ru.chars().any(|c| ('а'..='я').contains(&c)), "{say:?}: {ru}");
             assert!(en.chars().any(|c| c.is_ascii_lowercase()), "{say:?}: {en}");
             assert!(!en.chars().any(|c| ('а'..='я').contains(&c)), "{say:?}: {en}");
-            let holds = matches!(say, Say::Expired(_) | Say::FileRefused(_) | Say::FileTooLarge(_) | Say::FileLost(_));
+            let holds = matches!(
+                say,
+                Say::Expired(_) | Say::FileRefused(_) | Say::FileTooLarge(_) | Say::FileLost(_)
+            );
             assert_eq!((ru.contains("WHAT"), en.contains("WHAT")), (holds, holds), "{say:?}");
         }
     }

@@ -1,5 +1,7 @@
 //! Chunks and pieces: what holds for every text.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
 use hermes_mobile_protocol::{
     chunk::{chunks, encoded_len, pieces},
     limits,

@@ -1,9 +1,12 @@
 //! The frames of the agent link: each op as JSON, read and written.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
 use hermes_mobile_protocol::{
     link::{
-        Answer, CallError, CallResult, CallValue, CardEnd, CardOutcome, CardState, CommandItem, DeviceInfo, Event, FromAgent,
-        InFile, MediaSource, ModelItem, Offline, Outcome, Said, ToAgent, TurnState, User, What,
+        Answer, CallError, CallResult, CallValue, CardEnd, CardOutcome, CardState, CommandItem, DeviceInfo,
+        Event, FromAgent, InFile, MediaSource, ModelItem, Offline, Outcome, Said, ToAgent, TurnState, User,
+        What,
     },
     server::{DeliverState, OptionStyle, OutKind, PromptKind, PromptOption},
 };
@@ -39,14 +42,23 @@ fn every_op_of_an_agent() {
         json!({"op":"send","req":1,"key":"k","device":"d","text":"hi","final":false,"reply_to":"q","offline":"fail"}),
     );
     same(
-        FromAgent::Edit { req: u64::MAX, device: "d".into(), message_id: "m".into(), text: String::new(), last: true },
+        FromAgent::Edit {
+            req: u64::MAX,
+            device: "d".into(),
+            message_id: "m".into(),
+            text: String::new(),
+            last: true,
+        },
         json!({"op":"edit","req":u64::MAX,"device":"d","message_id":"m","text":"","final":true}),
     );
     same(
         FromAgent::Status { device: "d".into(), text: Some("reads".into()) },
         json!({"op":"status","device":"d","text":"reads"}),
     );
-    same(FromAgent::Status { device: "d".into(), text: None }, json!({"op":"status","device":"d","text":null}));
+    same(
+        FromAgent::Status { device: "d".into(), text: None },
+        json!({"op":"status","device":"d","text":null}),
+    );
     let file = |source| FromAgent::Media {
         req: 2,
         key: "k".into(),
@@ -79,8 +91,18 @@ fn every_op_of_an_agent() {
             command: Some("ls".into()),
             description: None,
             options: vec![
-                PromptOption { id: "once".into(), label: "Once".into(), style: OptionStyle::Primary, allow_text: false },
-                PromptOption { id: "other".into(), label: "…".into(), style: OptionStyle::Secondary, allow_text: true },
+                PromptOption {
+                    id: "once".into(),
+                    label: "Once".into(),
+                    style: OptionStyle::Primary,
+                    allow_text: false,
+                },
+                PromptOption {
+                    id: "other".into(),
+                    label: "…".into(),
+                    style: OptionStyle::Secondary,
+                    allow_text: true,
+                },
             ],
             deadline_seconds: 300,
         },
@@ -111,7 +133,9 @@ fn every_op_of_an_agent() {
 #[test]
 fn every_answer_of_an_agent() {
     let answer = |answer| FromAgent::Answer { req: 7, answer };
-    for (state, name) in [(CardState::Open, "open"), (CardState::Applied, "applied"), (CardState::Gone, "gone")] {
+    for (state, name) in
+        [(CardState::Open, "open"), (CardState::Applied, "applied"), (CardState::Gone, "gone")]
+    {
         same(
             answer(Answer::Prompt { state, option_id: Some("once".into()) }),
             json!({"op":"answer","req":7,"state":name,"option_id":"once"}),
@@ -119,14 +143,23 @@ fn every_answer_of_an_agent() {
     }
     same(
         answer(Answer::Commands {
-            commands: vec![CommandItem { name: "/x".into(), description: "d".into(), args: Some("N".into()) }],
+            commands: vec![CommandItem {
+                name: "/x".into(),
+                description: "d".into(),
+                args: Some("N".into()),
+            }],
         }),
         json!({"op":"answer","req":7,"commands":[{"name":"/x","description":"d","args":"N"}]}),
     );
     same(
         answer(Answer::Models {
             current: "a".into(),
-            models: vec![ModelItem { id: "a".into(), provider: "p".into(), label: "A".into(), select: "/model a".into() }],
+            models: vec![ModelItem {
+                id: "a".into(),
+                provider: "p".into(),
+                label: "A".into(),
+                select: "/model a".into(),
+            }],
         }),
         json!({"op":"answer","req":7,"current":"a","models":[{"id":"a","provider":"p","label":"A","select":"/model a"}]}),
     );
@@ -134,7 +167,8 @@ fn every_answer_of_an_agent() {
 
 #[test]
 fn what_an_agent_leaves_out_is_the_default() {
-    let send: FromAgent = serde_json::from_value(json!({"op":"send","req":1,"key":"k","device":"d","text":"t"})).unwrap();
+    let send: FromAgent =
+        serde_json::from_value(json!({"op":"send","req":1,"key":"k","device":"d","text":"t"})).unwrap();
     let FromAgent::Send { last, reply_to, offline, .. } = send else { panic!() };
     assert_eq!((last, reply_to, offline), (true, None, Offline::Queue));
     let status: FromAgent = serde_json::from_value(json!({"op":"status","device":"d"})).unwrap();
@@ -168,7 +202,11 @@ fn every_result_is_flat() {
         json!({"op":"result","req":1,"ok":true,"prompt_id":"p"}),
     );
     same(
-        result(true, Some(CallValue::Device(DeviceInfo { id: "d".into(), online: true, ..DeviceInfo::default() })), None),
+        result(
+            true,
+            Some(CallValue::Device(DeviceInfo { id: "d".into(), online: true, ..DeviceInfo::default() })),
+            None,
+        ),
         json!({"op":"result","req":1,"ok":true,"id":"d","online":true}),
     );
     let error = CallError { code: "withdrawn".into(), message: "m".into(), retryable: false };
@@ -180,13 +218,19 @@ fn every_result_is_flat() {
 
 #[test]
 fn every_request_and_presence() {
-    same(ToAgent::Request { req: 1, what: What::Commands }, json!({"op":"request","req":1,"what":"commands"}));
+    same(
+        ToAgent::Request { req: 1, what: What::Commands },
+        json!({"op":"request","req":1,"what":"commands"}),
+    );
     same(ToAgent::Request { req: 1, what: What::Models }, json!({"op":"request","req":1,"what":"models"}));
     same(
         ToAgent::Request { req: 1, what: What::Prompt { prompt_id: "p".into() } },
         json!({"op":"request","req":1,"what":"prompt","prompt_id":"p"}),
     );
-    same(ToAgent::Presence { device: "d".into(), online: true }, json!({"op":"presence","device":"d","online":true}));
+    same(
+        ToAgent::Presence { device: "d".into(), online: true },
+        json!({"op":"presence","device":"d","online":true}),
+    );
 }
 
 #[test]
@@ -237,7 +281,9 @@ fn every_kind_of_event() {
         };
         same(
             event(Said::Prompt { prompt }, false),
-            head(json!({"kind":"prompt","prompt":{"prompt_id":"p","kind":"clarify","outcome":name,"option_id":"other","text":"x"}})),
+            head(
+                json!({"kind":"prompt","prompt":{"prompt_id":"p","kind":"clarify","outcome":name,"option_id":"other","text":"x"}}),
+            ),
         );
     }
 }

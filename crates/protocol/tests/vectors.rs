@@ -1,5 +1,7 @@
 //! Every line of `spec/vectors/*.jsonl`, read by the decoder that ships.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
 use std::{collections::BTreeMap, fs, path::Path};
 
 use hermes_mobile_protocol::{
@@ -55,9 +57,9 @@ fn lines(dir: &str) -> Vec<(String, String, Value)> {
                 continue;
             }
             let repeated = |text: &str| {
-                line.repeat
-                    .iter()
-                    .fold(text.to_owned(), |text, (mark, (piece, count))| text.replace(mark, &piece.repeat(*count)))
+                line.repeat.iter().fold(text.to_owned(), |text, (mark, (piece, count))| {
+                    text.replace(mark, &piece.repeat(*count))
+                })
             };
             let text = line.raw.as_deref().or(line.frame.as_ref().map(|f| f.get())).expect("frame or raw");
             let expect = serde_json::from_str(&repeated(line.expect.get())).unwrap();
@@ -83,7 +85,9 @@ fn shown(frame: &ClientFrame) -> Value {
         ClientFrame::Prompt(p) => {
             json!({"t": "prompt", "prompt_id": p.prompt_id, "option_id": p.option_id, "text": p.text})
         }
-        ClientFrame::Ping { ts } => json!({"t": "ping", "ts": serde_json::from_str::<Value>(ts.get()).unwrap()}),
+        ClientFrame::Ping { ts } => {
+            json!({"t": "ping", "ts": serde_json::from_str::<Value>(ts.get()).unwrap()})
+        }
         ClientFrame::Deliver(d) => {
             json!({"t": "deliver", "id": d.id, "target": d.target, "text": d.text, "queue": d.queue})
         }
@@ -163,12 +167,30 @@ fn every_frame_type_has_golden_and_hostile_vectors() {
     let all = lines("in");
     for t in ["hello", "text", "audio", "media", "prompt", "ping", "deliver"] {
         let of_type = |ok: bool| {
-            all.iter().filter(|(name, _, e)| name.starts_with(&format!("{t}/")) && e.get("ok").is_some() == ok).count()
+            all.iter()
+                .filter(|(name, _, e)| name.starts_with(&format!("{t}/")) && e.get("ok").is_some() == ok)
+                .count()
         };
-        assert!(of_type(true) >= 3 && of_type(false) >= 3, "{t}: {} golden, {} hostile", of_type(true), of_type(false));
+        assert!(
+            of_type(true) >= 3 && of_type(false) >= 3,
+            "{t}: {} golden, {} hostile",
+            of_type(true),
+            of_type(false)
+        );
     }
     let out = lines("out");
-    for t in ["ready", "error", "message", "media", "prompt", "prompt_done", "avatar", "typing", "pong", "deliver_done"] {
+    for t in [
+        "ready",
+        "error",
+        "message",
+        "media",
+        "prompt",
+        "prompt_done",
+        "avatar",
+        "typing",
+        "pong",
+        "deliver_done",
+    ] {
         assert!(out.iter().any(|(name, _, e)| name.starts_with("to_device/") && e["ok"] == t), "{t}");
     }
 }

@@ -121,6 +121,12 @@ impl Access {
         Ok(Identity { credential, device: Some(device.id.clone()), user, proven, deliver })
     }
 
+    /// Whether a `hello` (its token, else `token` of the request) names a token that is known here.
+    #[must_use]
+    pub fn knows(&self, hello: &Hello, token: Option<&str>) -> bool {
+        self.credential(hello.token.as_deref().or(token).unwrap_or_default()).is_some()
+    }
+
     /// Every token is compared, in constant time each, so that the time tells nothing about which one was close.
     fn credential(&self, given: &str) -> Option<Credential> {
         let mut found = None;

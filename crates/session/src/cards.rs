@@ -149,6 +149,14 @@ impl Cards {
         self.cards.get(id).map(|card| card.record.prompt.kind)
     }
 
+    /// Whether a card offers this option.
+    #[must_use]
+    pub fn has_option(&self, id: &str, option_id: &str) -> bool {
+        self.cards
+            .get(id)
+            .is_some_and(|card| card.record.prompt.options.iter().any(|option| option.id == option_id))
+    }
+
     /// Position of the oldest record that must be read to know the cards again.
     #[must_use]
     pub fn first_pos(&self) -> Option<Pos> {

@@ -1,7 +1,7 @@
 //! The calls of the agent that name a device.
 
 use protocol::{
-    link::{CallValue, FromAgent, Offline, TurnState},
+    link::{CallError, CallValue, FromAgent, Offline, TurnState},
     record::{Body, FileRecord, Mark, Pos},
     server::DeliverState,
     words::Say,
@@ -31,6 +31,12 @@ impl Device {
     }
 
     pub(super) fn call_now(&mut self, agent: AgentId, call: FromAgent, ctx: &mut Ctx<'_>) {
+        if let Err(error) = check_labels(&call) {
+            if let Some(req) = call.req() {
+                ctx.result(agent, req, Err(error));
+            }
+            return;
+        }
         match call {
             FromAgent::Turn { state, .. } => self.turn_call(state, ctx),
             FromAgent::Status { text, .. } => {
@@ -270,7 +276,32 @@ impl Device {
     }
 }
 
-fn check_text(text: &str) -> Result<(), protocol::link::CallError> {
+/// What goes into a frame beside the text is short, so that no frame grows over its limit.
+fn check_labels(call: &FromAgent) -> Result<(), CallError> {
+    let (labels, most): (&[(&str, &Option<String>)], usize) = match call {
+        FromAgent::Send { reply_to, .. } => (&[("reply_to", reply_to)], super::limits::ID_CHARS),
+        FromAgent::Media { reply_to, mime, .. } => {
+            (&[("reply_to", reply_to), ("mime", mime)], super::limits::ID_CHARS)
+        }
+        FromAgent::Status { text, .. } => (&[("text", text)], super::limits::LABEL_CHARS),
+        FromAgent::PromptClose { option_id, .. } => (&[("option_id", option_id)], super::limits::ID_CHARS),
+        _ => return Ok(()),
+    };
+    for (name, value) in labels {
+        if value.as_ref().is_some_and(|value| value.chars().count() > most) {
+            return Err(call_error("bad_call", format!("{name} must be at most {most} characters"), false));
+        }
+    }
+    let most = super::limits::LABEL_CHARS;
+    match call {
+        FromAgent::PromptClose { reason, .. } if reason.chars().count() > most => {
+            Err(call_error("bad_call", format!("reason must be at most {most} characters"), false))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_text(text: &str) -> Result<(), CallError> {
     let most = super::limits::AGENT_TEXT_BYTES;
     if text.len() > most {
         return Err(call_error("too_big", format!("text must be at most {most} bytes of UTF-8"), false));

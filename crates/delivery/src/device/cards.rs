@@ -137,7 +137,10 @@ impl Device {
         let Some(agent) = ctx.shared.agent.as_ref().map(|agent| agent.id) else { return };
         let req = ctx.shared.number();
         ctx.shared.asked.insert(req, Asked { device: self.no, prompt_id: prompt_id.to_owned() });
-        ctx.tell_agent(agent, ToAgent::Request { req, what: What::Prompt { prompt_id: prompt_id.to_owned() } });
+        ctx.tell_agent(
+            agent,
+            ToAgent::Request { req, what: What::Prompt { prompt_id: prompt_id.to_owned() } },
+        );
     }
 
     /// The agent wants to act on an answer. On disk before it may.
@@ -169,7 +172,12 @@ impl Device {
     ) {
         let Some(id) = self.cards.taken_by(event) else { return };
         ctx.shared.events.remove(&event);
-        let end = if ok {
+        let reason = reason.map(|reason| match reason.char_indices().nth(protocol::limits::LABEL_CHARS) {
+            // Told to the device as far as it fits; the agent has no call that could be refused here.
+            Some((end, _)) => format!("{}…", &reason[..end]),
+            None => reason,
+        });
+        let end = if ok && self.cards.has_option(&id, &option_id) {
             End { option_id: Some(option_id), expired: false, reason }
         } else {
             let refusal = self.cards.kind(&id).and_then(|kind| kind.refusal()).map(str::to_owned);

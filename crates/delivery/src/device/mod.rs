@@ -4,6 +4,7 @@ mod calls;
 mod cards;
 mod deliver;
 mod link;
+mod load;
 mod messages;
 mod said;
 mod write;
@@ -18,7 +19,7 @@ use protocol::{
     limits,
     link::{CallError, CallValue, DeviceInfo, FromAgent, User},
     problem::Problem,
-    record::{Body, DeviceNo, DeviceState, Loaded, Mark, Op, Pos, Row},
+    record::{DeviceNo, DeviceState, Op, Pos},
     series::{SeriesTable, SpoolNo},
     server::ServerFrame,
     words::{Lang, Say},
@@ -30,7 +31,7 @@ use self::{
     write::{FileSend, Queue, Replay},
 };
 use crate::{
-    inbox::{Inbox, Stage},
+    inbox::Inbox,
     io::{Action, AgentId, ConnId, FileRefused, FileTaken},
     outbox::{Item, Outbox, id_hash},
     shared::Ctx,
@@ -204,85 +205,6 @@ impl Device {
             noticed_outage: 0,
             notice_at: None,
             timer: None,
-        }
-    }
-
-    /// A device as the store has it.
-    pub(crate) fn load(id: String, loaded: &Loaded, ctx: &mut Ctx<'_>) -> Result<Self, String> {
-        let mut device = Self::new(loaded.no, id, ctx);
-        device.state = DeviceState::decode(&loaded.state).map_err(|e| e.to_string())?;
-        device.committed = ctx.shared.batch_no.saturating_sub(1);
-        // Newest first: the first word about an id is the last one.
-        for (_, at, mark) in &loaded.marks {
-            match Mark::decode(mark) {
-                Some(Mark::In { id, content }) => device.seen.put_older(id, content, *at),
-                Some(Mark::Out { id, content }) => device.given.put_older(id, content, *at),
-                Some(Mark::Ended { id, ok }) => device.ended.put(id, u64::from(ok), *at),
-                Some(Mark::Card { key, id }) => {
-                    device.card_keys.entry(key).or_insert(id);
-                }
-                None => {}
-            }
-        }
-        for row in &loaded.live {
-            device.restore(row)?;
-        }
-        // A large file that was on its way when the gateway stopped gets its place now.
-        for file in std::mem::take(&mut device.bulk) {
-            device.place_file(file, ctx);
-        }
-        Ok(device)
-    }
-
-    fn restore(&mut self, row: &Row) -> Result<(), String> {
-        let item = |id: &str| Item { pos: row.pos, id: id_hash(id), batch: 0, once: None };
-        match Body::decode(&row.body).map_err(|e| e.to_string())? {
-            Body::In(record) => {
-                if row.pos > self.state.done && !self.state.done_above.contains(&row.pos) {
-                    self.inbox.add(row.pos, row.at, record, row.body.len(), Stage::Waiting, true);
-                }
-            }
-            Body::Message(message) => {
-                self.open.retain(|open| open.bubble.id != message.id);
-                self.restore_item(message.seq, Item { once: message.once.then_some(0), ..item(&message.id) });
-            }
-            Body::Bubble(bubble) => {
-                self.open.retain(|open| open.bubble.id != bubble.id);
-                self.open.push(Open {
-                    of: bubble.of,
-                    piece: bubble.piece,
-                    pos: row.pos,
-                    batch: 0,
-                    bubble: Bubble::new(bubble.id, bubble.text, bubble.reply_to, bubble.instance, row.at),
-                });
-            }
-            Body::File(file) => match file.seq {
-                Some(seq) => {
-                    self.bulk.retain(|on_its_way| on_its_way.record.id != file.id);
-                    self.restore_item(seq, Item { once: file.once.then_some(0), ..item(&file.id) });
-                }
-                None => self.bulk.push_back(FileSend::new(file)),
-            },
-            Body::Card(card) => {
-                let seq = card.prompt.seq.unwrap_or_default();
-                self.restore_item(seq, item(&card.prompt.id));
-                self.cards.open(card, row.pos);
-            }
-            Body::CardTaken { id, event, option_id } => self.cards.restore_taken(&id, event, option_id),
-            Body::CardDone { seq, id, option_id, expired, reason } => {
-                self.restore_item(seq, item(&id));
-                self.cards.close(&id, session::cards::End { option_id, expired, reason }, row.at);
-            }
-            Body::Delivered { .. } => {}
-        }
-        Ok(())
-    }
-
-    fn restore_item(&mut self, seq: u64, item: Item) {
-        // The state may be older than the record it was written with only if a later version wrote less of it.
-        self.state.seq = self.state.seq.max(seq);
-        if seq > self.state.proven {
-            self.outbox.add(seq, item);
         }
     }
 
@@ -586,7 +508,13 @@ impl Device {
         done: Result<FileTaken, FileRefused>,
         ctx: &mut Ctx<'_>,
     ) {
-        let Some(taking) = self.taking.take_if(|taking| taking.ticket == ticket) else { return };
+        let Some(taking) = self.taking.take_if(|taking| taking.ticket == ticket) else {
+            // The device was forgotten in memory meanwhile; the agent repeats the call.
+            if let Ok(taken) = done {
+                ctx.out.push(Action::Remove { file: taken.file });
+            }
+            return;
+        };
         self.finish_media(taking.agent, taking.call, done, ctx);
         while self.taking.is_none() {
             let Some((agent, call)) = self.calls.pop_front() else { break };

@@ -156,7 +156,13 @@ impl Device {
 
     /// A file is complete in the media folder, or is not what it said.
     pub(crate) fn assembled(&mut self, spool: SpoolNo, done: Result<MediaDone, Problem>, ctx: &mut Ctx<'_>) {
-        let Some(id) = self.assembling.remove(&spool) else { return };
+        let Some(id) = self.assembling.remove(&spool) else {
+            // The device was forgotten in memory meanwhile; the client sends the file again.
+            if let Ok(done) = done {
+                ctx.out.push(Action::Remove { file: done.file.file });
+            }
+            return;
+        };
         match done {
             Ok(done) => {
                 let file = done.file.file.clone();
@@ -190,9 +196,11 @@ impl Device {
     /// The oldest input has waited too long for an agent: it is not handed over any more, and its person is told.
     pub(super) fn inbox_ticks(&mut self, ctx: &mut Ctx<'_>) {
         for pos in self.inbox.expired(ctx.shared.settings.wait_ms, ctx.now) {
-            let what = self.inbox.peek(pos).map(excerpt).unwrap_or_default();
+            let what = self.inbox.excerpt(pos);
             self.event_done(pos, ctx);
-            self.notice(Say::Expired(what), ctx);
+            if let Some(what) = what {
+                self.notice(Say::Expired(what), ctx);
+            }
         }
         if self.notice_at.is_some_and(|at| ctx.now >= at) {
             self.notice_at = None;
@@ -220,19 +228,4 @@ fn file_content(file: &InFile) -> u64 {
         file.sha256.as_bytes(),
         file.caption.as_deref().unwrap_or_default().as_bytes(),
     ])
-}
-
-/// The beginning of what was said, for a notice to the one who said it.
-fn excerpt(record: &InRecord) -> String {
-    const CHARS: usize = 60;
-    let text = match &record.what {
-        InBody::Text { text } => text,
-        InBody::File { file } => &file.filename,
-        InBody::Card { .. } => return String::new(),
-    };
-    let mut short: String = text.chars().take(CHARS).collect();
-    if text.chars().count() > CHARS {
-        short.push('…');
-    }
-    short
 }

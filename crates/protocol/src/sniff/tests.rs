@@ -43,7 +43,9 @@ fn field_the_bytes_tell_what_a_file_is() {
         ("svg", b"<svg xmlns=\"http://www.w3.org/2000/svg\"/>".to_vec(), "image/svg+xml", "svg"),
         (
             "svg with a head",
-            "\u{feff}<?xml version=\"1.0\"?>\n<!-- <html> -->\n<!DOCTYPE svg PUBLIC \"a\">\n<svg>".as_bytes().to_vec(),
+            "\u{feff}<?xml version=\"1.0\"?>\n<!-- <html> -->\n<!DOCTYPE svg PUBLIC \"a\">\n<svg>"
+                .as_bytes()
+                .to_vec(),
             "image/svg+xml",
             "svg",
         ),
@@ -65,12 +67,7 @@ fn field_the_bytes_tell_what_a_file_is() {
         ("flac", b"fLaC\0\0\0\x22".to_vec(), "audio/flac", "flac"),
         ("pdf", b"%PDF-1.7\n".to_vec(), "application/pdf", "pdf"),
         ("zip", b"PK\x03\x04\x14\0\0\0\0\0".to_vec(), "application/zip", "zip"),
-        (
-            "docx",
-            docx,
-            "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
-            "docx",
-        ),
+        ("docx", docx, "application/vnd.openxmlformats-officedocument.wordprocessingml.document", "docx"),
         ("gzip", b"\x1f\x8b\x08\0\0\0\0\0".to_vec(), "application/gzip", "gz"),
         ("7z", b"7z\xbc\xaf\x27\x1c\0\x04".to_vec(), "application/x-7z-compressed", "7z"),
     ] {
@@ -150,8 +147,17 @@ fn an_extension_is_short_plain_and_harmless() {
 #[test]
 fn a_voice_message_is_what_it_declares() {
     let (opus, wave) = (ogg_page(b"OpusHead"), wav(1, 1, 8_000));
-    for (bytes, ogg, wav) in [(&opus, true, false), (&wave, false, true), (&b"OggR".to_vec(), false, false), (&vec![], false, false)] {
-        assert_eq!((is_voice(bytes, VoiceFormat::Ogg), is_voice(bytes, VoiceFormat::Wav)), (ogg, wav), "{bytes:?}");
+    for (bytes, ogg, wav) in [
+        (&opus, true, false),
+        (&wave, false, true),
+        (&b"OggR".to_vec(), false, false),
+        (&vec![], false, false),
+    ] {
+        assert_eq!(
+            (is_voice(bytes, VoiceFormat::Ogg), is_voice(bytes, VoiceFormat::Wav)),
+            (ogg, wav),
+            "{bytes:?}"
+        );
     }
 }
 

@@ -1,0 +1,333 @@
+//! Connections: from the first frame to the close, and what belongs to one without a device.
+
+use std::collections::VecDeque;
+
+use protocol::{
+    Millis,
+    client::{ClientFrame, Deliver, Hello},
+    code::{CloseCode, ErrorCode},
+    limits,
+    link::{ToAgent, User},
+    problem::Problem,
+    record::DeviceNo,
+    server::ServerFrame,
+    words::Lang,
+};
+use session::Right;
+
+use super::{Core, Deferred, Timer};
+use crate::{
+    gate::{self, Came, Conn, Stage},
+    io::{Action, ConnId},
+};
+
+impl Core {
+    pub(super) fn connected(
+        &mut self,
+        conn: ConnId,
+        origin: crate::io::Origin,
+        now: Millis,
+        out: &mut Vec<Action>,
+    ) {
+        let state = Conn::new(origin, &self.shared.settings, now);
+        self.conns.insert(conn, state);
+        if self.draining {
+            self.close(conn, CloseCode::Restart, out);
+        }
+        self.set_conn_timer(conn);
+    }
+
+    pub(super) fn close(&mut self, conn: ConnId, code: CloseCode, out: &mut Vec<Action>) {
+        if let Some(state) = self.conns.get_mut(&conn) {
+            state.stage = Stage::Closing;
+        }
+        out.push(Action::Close { conn, code });
+        self.set_conn_timer(conn);
+    }
+
+    pub(super) fn refuse_conn(
+        &mut self,
+        conn: ConnId,
+        problem: &Problem,
+        code: CloseCode,
+        out: &mut Vec<Action>,
+    ) {
+        let lang = self.conns.get(&conn).map_or(self.shared.settings.lang, |state| state.lang);
+        // Being locked out is not for ever.
+        let fatal = code != CloseCode::Overloaded;
+        out.push(Action::Send { conn, text: gate::error(problem, fatal, lang).encode() });
+        self.close(conn, code, out);
+    }
+
+    pub(super) fn too_long(&mut self, conn: ConnId, now: Millis, out: &mut Vec<Action>) {
+        let Some(state) = self.conns.get(&conn) else { return };
+        let limit = match state.stage {
+            Stage::Closing => return,
+            Stage::Open { .. } | Stage::Sender => limits::FRAME_AFTER_READY,
+            _ => limits::FRAME_BEFORE_READY,
+        };
+        let problem =
+            Problem::new(ErrorCode::TooBig, format!("a message must be at most {limit} bytes here"));
+        if let Stage::Open { device } = state.stage {
+            self.with_device(device, now, out, |device, ctx| device.closed(None, ctx));
+        }
+        self.refuse_conn(conn, &problem, CloseCode::TooLarge, out);
+    }
+
+    pub(super) fn closed(&mut self, conn: ConnId, code: Option<u16>, now: Millis, out: &mut Vec<Action>) {
+        let Some(state) = self.conns.remove(&conn) else { return };
+        if let Some(at) = state.timer {
+            self.timers.remove(&(at, Timer::Conn(conn)));
+        }
+        let device = match &state.stage {
+            Stage::Open { device } => Some(*device),
+            Stage::Greeted { device, .. } => self.here(device),
+            _ => None,
+        };
+        if let Some(device) = device
+            && self.is_live(device, conn)
+        {
+            self.with_device(device, now, out, |device, ctx| device.closed(code, ctx));
+            self.presence(device, false, out);
+        }
+    }
+
+    pub(super) fn is_live(&self, device: DeviceNo, conn: ConnId) -> bool {
+        self.devices
+            .get(&device)
+            .and_then(|device| device.live.as_ref())
+            .is_some_and(|live| live.conn == conn)
+    }
+
+    pub(super) fn frame(
+        &mut self,
+        conn: ConnId,
+        bytes: usize,
+        frame: Came,
+        now: Millis,
+        out: &mut Vec<Action>,
+    ) {
+        let Some(state) = self.conns.get_mut(&conn) else { return };
+        match &mut state.stage {
+            Stage::Closing => {}
+            Stage::Hello { .. } => self.first_frame(conn, frame, now, out),
+            Stage::Greeted { early, bytes: so_far, .. } => {
+                *so_far += bytes;
+                if *so_far > limits::PENDING_BEFORE_READY {
+                    let limit = limits::PENDING_BEFORE_READY;
+                    let problem = Problem::new(
+                        ErrorCode::TooBig,
+                        format!("at most {limit} bytes may be sent before ready"),
+                    );
+                    self.refuse_conn(conn, &problem, CloseCode::TooLarge, out);
+                } else {
+                    early.push_back(frame);
+                }
+            }
+            Stage::Open { device } => {
+                let device = *device;
+                self.open_frame(conn, device, frame, now, out);
+            }
+            Stage::Sender => self.sender_frame(conn, frame, now, out),
+        }
+    }
+
+    pub(super) fn open_frame(
+        &mut self,
+        conn: ConnId,
+        device: DeviceNo,
+        frame: Came,
+        now: Millis,
+        out: &mut Vec<Action>,
+    ) {
+        if !self.is_live(device, conn) {
+            return;
+        }
+        match frame {
+            Ok(ClientFrame::Deliver(deliver)) => self.deliver(conn, deliver, now, out),
+            frame => self.with_device(device, now, out, |device, ctx| device.frame(frame, ctx)),
+        }
+    }
+
+    pub(super) fn sender_frame(&mut self, conn: ConnId, frame: Came, now: Millis, out: &mut Vec<Action>) {
+        let Some(state) = self.conns.get_mut(&conn) else { return };
+        let lang = state.lang;
+        let mut reply = |problem: &Problem| {
+            out.push(Action::Send { conn, text: gate::error(problem, false, lang).encode() });
+        };
+        match frame {
+            Ok(ClientFrame::Deliver(deliver)) => {
+                state.rubbish = 0;
+                self.deliver(conn, deliver, now, out);
+            }
+            Ok(ClientFrame::Ping { ts }) => {
+                out.push(Action::Send { conn, text: ServerFrame::Pong { ts }.encode() });
+            }
+            Ok(ClientFrame::Unknown { .. }) => {}
+            Ok(_) => reply(&Problem::new(
+                ErrorCode::Forbidden,
+                "a connection without device can only deliver and ping",
+            )),
+            Err(problem) => {
+                state.rubbish = if problem.rubbish { state.rubbish + 1 } else { 0 };
+                if state.rubbish >= limits::BAD_FRAMES {
+                    self.refuse_conn(conn, &problem, CloseCode::Rubbish, out);
+                } else {
+                    reply(&problem);
+                }
+            }
+        }
+    }
+
+    pub(super) fn first_frame(&mut self, conn: ConnId, frame: Came, now: Millis, out: &mut Vec<Action>) {
+        let hello = match frame {
+            Ok(ClientFrame::Hello(hello)) => hello,
+            Err(problem) if problem.in_hello => {
+                self.refuse_conn(conn, &problem, CloseCode::Denied, out);
+                return;
+            }
+            _ => {
+                let problem = Problem::new(
+                    ErrorCode::AuthRequired,
+                    "the first frame must be a JSON object with t = hello",
+                );
+                self.refuse_conn(conn, &problem, CloseCode::Denied, out);
+                return;
+            }
+        };
+        let Some(state) = self.conns.get_mut(&conn) else { return };
+        if let Some(lang) = hello.lang.as_deref().and_then(Lang::from_tag) {
+            state.lang = lang;
+        }
+        let loopback = state.origin.loopback;
+        let address = state.origin.address.clone();
+        if !loopback && let Some(left) = self.logins.locked(&address, now) {
+            let mut problem = Problem::new(
+                ErrorCode::RateLimited,
+                "too many wrong tokens from this address: try again later",
+            );
+            problem.retry_after_ms = Some(left);
+            self.refuse_conn(conn, &problem, CloseCode::Overloaded, out);
+            return;
+        }
+        let who = match self.shared.settings.access.check(&hello, state.origin.token.as_deref(), loopback) {
+            Ok(who) => who,
+            Err(problem) => {
+                if !loopback && !self.shared.settings.access.knows(&hello, state.origin.token.as_deref()) {
+                    self.logins.count(&address, now);
+                }
+                self.refuse_conn(conn, &problem, CloseCode::Denied, out);
+                return;
+            }
+        };
+        // The token is not needed any more.
+        state.origin.token = None;
+        match who.device.clone() {
+            None => {
+                state.who = Some(who);
+                state.stage = Stage::Sender;
+                out.push(Action::Opened { conn });
+                let text = gate::ready("", None, &self.shared.settings).encode();
+                out.push(Action::Send { conn, text });
+            }
+            Some(device) => {
+                state.who = Some(who);
+                state.stage = Stage::Greeted { device: device.clone(), early: VecDeque::new(), bytes: 0 };
+                self.with_slot(device, Deferred::Hello(conn, hello), now, out);
+            }
+        }
+        self.set_conn_timer(conn);
+    }
+
+    /// A `hello` was accepted and its device is here.
+    pub(super) fn greet(
+        &mut self,
+        conn: ConnId,
+        hello: &Hello,
+        device: DeviceNo,
+        now: Millis,
+        out: &mut Vec<Action>,
+    ) {
+        let Some(state) = self.conns.get(&conn) else { return };
+        let (Stage::Greeted { .. }, Some(who)) = (&state.stage, &state.who) else { return };
+        let (who, lang) = (who.clone(), state.lang);
+        let user = User { id: who.user.clone(), name: hello.user_name.clone(), proven: who.proven };
+        let older = self.devices.get(&device).and_then(|device| device.live.as_ref()).map(|live| live.conn);
+        if let Some(older) = older {
+            // Whole frames that the older one had sent before its own `ready` still count.
+            let problem =
+                Problem::new(ErrorCode::Replaced, "a newer connection of this device has taken over");
+            self.flush_early(older, device, now, out);
+            self.with_device(device, now, out, |device, ctx| device.closed(None, ctx));
+            self.refuse_conn(older, &problem, CloseCode::Replaced, out);
+        }
+        let hello_device = hello.device.clone();
+        self.with_device(device, now, out, |device, ctx| {
+            device.connected(conn, older.is_some(), hello_device, user, hello.lang.clone(), lang, ctx);
+        });
+        self.opened(device, now, out);
+    }
+
+    /// Frames that were sent before `ready` by a connection that will never get one.
+    pub(super) fn flush_early(&mut self, conn: ConnId, device: DeviceNo, now: Millis, out: &mut Vec<Action>) {
+        let Some(state) = self.conns.get_mut(&conn) else { return };
+        if let Stage::Greeted { early, .. } = &mut state.stage {
+            for frame in std::mem::take(early) {
+                if let Ok(ClientFrame::Deliver(deliver)) = frame {
+                    self.deliver(conn, deliver, now, out);
+                } else {
+                    self.with_device(device, now, out, |device, ctx| device.frame(frame, ctx));
+                }
+            }
+        }
+    }
+
+    /// If `ready` has been written for the device's connection, the connection is open and what came early is handled.
+    pub(super) fn opened(&mut self, device: DeviceNo, now: Millis, out: &mut Vec<Action>) {
+        let Some(conn) = self
+            .devices
+            .get(&device)
+            .and_then(|device| device.live.as_ref())
+            .filter(|live| live.ready)
+            .map(|live| live.conn)
+        else {
+            return;
+        };
+        let Some(state) = self.conns.get_mut(&conn) else { return };
+        let Stage::Greeted { early, .. } = &mut state.stage else { return };
+        let early = std::mem::take(early);
+        state.stage = Stage::Open { device };
+        self.presence(device, true, out);
+        for frame in early {
+            self.open_frame(conn, device, frame, now, out);
+        }
+    }
+
+    pub(super) fn presence(&self, device: DeviceNo, online: bool, out: &mut Vec<Action>) {
+        if let (Some(agent), Some(device)) = (&self.shared.agent, self.devices.get(&device)) {
+            let frame = ToAgent::Presence { device: device.id.clone(), online };
+            out.push(Action::ToAgent { agent: agent.id, frame });
+        }
+    }
+
+    pub(super) fn deliver(&mut self, conn: ConnId, deliver: Deliver, now: Millis, out: &mut Vec<Action>) {
+        let Some(state) = self.conns.get(&conn) else { return };
+        let lang = state.lang;
+        let mut reply = |problem: Problem| {
+            let problem = problem.with_id(Some(deliver.id.clone()));
+            out.push(Action::Send { conn, text: gate::error(&problem, false, lang).encode() });
+        };
+        if !state.who.as_ref().is_some_and(|who| who.deliver == Right::Yes) {
+            reply(Problem::new(
+                ErrorCode::Forbidden,
+                "deliver is allowed from a loopback peer or with a deliver token",
+            ));
+            return;
+        }
+        self.deliver_to(conn, deliver, now, out);
+    }
+
+    pub(super) fn deliver_to(&mut self, conn: ConnId, deliver: Deliver, now: Millis, out: &mut Vec<Action>) {
+        self.with_slot(deliver.target.clone(), Deferred::Deliver(conn, deliver), now, out);
+    }
+}
