@@ -61,7 +61,10 @@ test-lint: ## formatting, clippy, licences and bans, Python checks, docs
 lint: test-setup test-lint ## the same with its tools installed first
 
 test-build: ## the workspace and all its tests
-	@$(PART) --step build $(BUILD) -- cargo build --workspace --all-targets --locked
+	@code=0; \
+	$(PART) --step build.workspace $(BUILD) -- cargo build --workspace --all-targets --locked || code=1; \
+	$(PART) --step build.fuzz $(BUILD) -- scripts/fuzz build || code=1; \
+	exit $$code
 
 test-unit: ## state machines, codecs, store conformance, architecture, doc tests, the runner's own tests
 	@code=0; \

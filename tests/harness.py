@@ -197,6 +197,11 @@ class Device:
         await self.until(wanted)
         return self.seen[start:]
 
+    def since_ready(self) -> list[Frame]:
+        """What came on this connection after `ready`."""
+        last = max(number for number, frame in enumerate(self.seen) if frame["t"] == "ready")
+        return self.seen[last + 1 :]
+
     async def ask(self, text: str, part: str = "", **fields: Any) -> str:
         """Says something and returns the whole text of the message that answers it."""
         await self.text(text, **fields)

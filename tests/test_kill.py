@@ -51,9 +51,23 @@ class Talker(Device):
                         self.waiting[f"id-{self.total}"] = text
                         await self.text(text, id=f"id-{self.total}")
                     self.take(await self.next())
+            except TimeoutError:
+                # An OSError too, but no lost line: something was never answered.
+                raise
             except (websockets.ConnectionClosed, OSError, websockets.InvalidHandshake, EOFError):
+                await self.drain()
                 await self.load.running.wait()
         await self.close()
+
+    async def drain(self) -> None:
+        """Reads what the stack still holds of a connection that is gone: the stack has proven it."""
+        while self.socket is not None and self.socket.state is websockets.State.CLOSED:
+            try:
+                frame = await self.next()
+            except websockets.ConnectionClosed:
+                break
+            if frame["t"] != "ready":
+                self.take(frame)
 
     def take(self, frame: Frame) -> None:
         assert frame["t"] != "error", frame

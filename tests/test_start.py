@@ -77,7 +77,7 @@ def test_a_newer_store_is_refused_in_words(tmp_path: Path) -> None:
     state = tmp_path / "state"
     with Gateway(state) as gateway:
         gateway.terminate()
-    databases = [file for file in state.iterdir() if file.read_bytes()[:15] == b"SQLite format 3"]
+    databases = [file for file in state.iterdir() if file.is_file() and file.read_bytes()[:15] == b"SQLite format 3"]
     assert len(databases) == 1
     # user_version of the SQLite header: 4 bytes at 60.
     data = bytearray(databases[0].read_bytes())

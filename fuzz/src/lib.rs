@@ -1,3 +1,4 @@
 //! What the fuzz targets share.
 
+mod disk;
 pub mod world;

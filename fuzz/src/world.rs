@@ -15,29 +15,24 @@
 //! limit; a `seq` rises on its connection, is never given to two items, and is on disk before it is sent; positions and
 //! batches rise.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use agent::{Agent, Demo, Echo, Flow};
-use delivery::{Action, Attach, Core, FileRefused, FileTaken, Input, MediaDone, Origin, Settings};
+use delivery::{Action, Attach, Core, FileRefused, FileTaken, Input, MediaDone, Origin};
 use protocol::{
     Millis, client,
     client::MediaKind,
     limits,
     link::{FromAgent, InFile, MediaSource, ToAgent},
-    record::{Batch, Body, DeviceNo, DeviceState, Loaded, Op, Pos, Row},
+    record::{Batch, Op, Pos},
     series::SpoolNo,
     server::{self, ServerFrame},
-    words::Lang,
 };
+
+use crate::disk::{Disk, settings};
 
 /// Steps of one script line and what follows from it: an agent that answers itself for ever is a fault too.
 const STEPS: usize = 100_000;
-
-#[derive(Clone, Default)]
-struct Disk {
-    rows: Vec<Row>,
-    devices: BTreeMap<DeviceNo, (String, Vec<u8>, bool)>,
-}
 
 /// A connection as its client sees it.
 #[derive(Default)]
@@ -80,44 +75,9 @@ pub struct World {
     items: HashMap<(String, u64), String>,
     /// Device of a connection.
     of: HashMap<u64, String>,
-    /// Numbers that are on disk.
-    stored: HashSet<(DeviceNo, u64)>,
     seed: u8,
-}
-
-fn settings(disk: &Disk, seed: u8) -> Settings {
-    Settings {
-        lang: Lang::En,
-        avatar_url: String::new(),
-        chunk_chars: limits::CHUNK_CHARS,
-        idle_after_ms: 1_500,
-        home_device: Some("d0".to_owned()),
-        hello_ms: limits::HELLO_MS,
-        series_idle_ms: limits::SERIES_IDLE_MS,
-        wait_ms: limits::WAIT_MS,
-        take_ms: limits::TAKE_MS,
-        deliver_ms: limits::DELIVER_MS,
-        silent_ms: 20_000,
-        queue_bytes: 4 << 20,
-        frames_per_second: 50,
-        frames_burst: 100,
-        bytes_per_second: 0,
-        lockout_after: 5,
-        lockout_ms: 60_000,
-        spool_bytes: 16 << 20,
-        access: session::Access {
-            owner: "tok".to_owned(),
-            extra: vec![("bound".to_owned(), "btok".to_owned())],
-            deliver: vec!["dtok".to_owned()],
-            allowed: Vec::new(),
-            deliver_loopback: true,
-        },
-        seed: [seed; 32],
-        secret: [7; 32],
-        epoch: "fuzz".to_owned(),
-        next_pos: disk.rows.last().map_or(1, |row| row.pos + 1),
-        next_device: disk.devices.keys().next_back().map_or(1, |no| no + 1),
-    }
+    /// The gateway has said that it stops: it closes the connections itself, spread out, and drops what still comes.
+    draining: bool,
 }
 
 impl Default for World {
@@ -150,8 +110,8 @@ impl World {
             inputs: VecDeque::new(),
             items: HashMap::new(),
             of: HashMap::new(),
-            stored: HashSet::new(),
             seed: 0,
+            draining: false,
         }
     }
 
@@ -221,7 +181,10 @@ impl World {
                 }
             }
             'k' => self.kill(),
-            'd' => self.inputs.push_back(Input::Drain),
+            'd' => {
+                self.draining = true;
+                self.inputs.push_back(Input::Drain);
+            }
             _ => return,
         }
         self.settle();
@@ -316,24 +279,10 @@ impl World {
     }
 
     fn store(&mut self) {
-        let mut upto = None;
-        for batch in std::mem::take(&mut self.waiting) {
-            upto = Some(batch.no);
-            for op in batch.ops {
-                match op {
-                    Op::Device { no, id, state, wake } => {
-                        self.disk.devices.insert(no, (id, state, wake));
-                    }
-                    Op::Append(row) => {
-                        if let Ok(body) = Body::decode(&row.body)
-                            && let Some(seq) = seq_of(&body)
-                        {
-                            self.stored.insert((row.device, seq));
-                        }
-                        self.disk.rows.push(row);
-                    }
-                }
-            }
+        let batches = std::mem::take(&mut self.waiting);
+        let upto = batches.back().map(|batch| batch.no);
+        for batch in batches {
+            self.disk.commit(batch);
         }
         if let Some(upto) = upto {
             self.inputs.push_back(Input::Stored { upto });
@@ -359,12 +308,12 @@ impl World {
         self.of.clear();
         self.spools.clear();
         self.agent = None;
+        self.draining = false;
         self.seed = self.seed.wrapping_add(1);
         self.last_batch = 0;
-        self.last_pos = self.disk.rows.last().map_or(0, |row| row.pos);
+        self.last_pos = self.disk.last_pos();
         self.core = Core::new(settings(&self.disk, self.seed), self.now);
-        let wake =
-            self.disk.devices.values().filter(|(_, _, wake)| *wake).map(|(id, _, _)| id.clone()).collect();
+        let wake = self.disk.wake();
         let mut out = Vec::new();
         self.core.start(wake, self.now, &mut out);
         self.carry_out(out);
@@ -387,13 +336,13 @@ impl World {
                 Action::Send { conn, text } => self.sent(conn, &text),
                 Action::Ping { conn, nonce } => {
                     if let Some(line) = self.lines.get_mut(&conn) {
-                        assert!(line.open, "a ping after the close");
+                        assert!(line.open || self.draining, "a ping after the close");
                         line.nonce = Some(nonce);
                     }
                 }
                 Action::Close { conn, code } => {
                     if let Some(line) = self.lines.get_mut(&conn) {
-                        assert!(line.open, "closed twice, now with {code:?}");
+                        assert!(line.open || self.draining, "closed twice, now with {code:?}");
                         line.open = false;
                     }
                     self.inputs.push_back(Input::Closed { conn, code: None });
@@ -405,11 +354,11 @@ impl World {
                     }
                 }
                 Action::Load { device, since } => {
-                    let loaded = Ok(self.load(&device, since));
+                    let loaded = Ok(self.disk.load(&device, since));
                     self.inputs.push_back(Input::Loaded { device, loaded });
                 }
                 Action::Read { device, ticket, positions } => {
-                    let rows = positions.iter().filter_map(|pos| self.row(*pos).cloned()).collect();
+                    let rows = positions.iter().filter_map(|pos| self.disk.row(*pos).cloned()).collect();
                     self.inputs.push_back(Input::Rows { device, ticket, rows: Ok(rows) });
                 }
                 Action::Spool { spool, part } => {
@@ -482,7 +431,7 @@ impl World {
             other => panic!("a client cannot read {text}: {other:?}"),
         };
         let Some(line) = self.lines.get_mut(&conn) else { return };
-        assert!(line.open, "a frame after the close: {text}");
+        assert!(line.open || self.draining, "a frame after the close: {text}");
         line.unread += text.len();
         let (seq, item) = match &frame {
             ServerFrame::Ready(ready) => {
@@ -510,11 +459,7 @@ impl World {
         let Some(device) = self.of.get(&conn) else { panic!("an item before ready") };
         let known = self.items.entry((device.clone(), seq)).or_insert_with(|| item.clone());
         assert_eq!(known, item, "seq {seq} was given twice");
-        let no = self.disk.devices.iter().find(|(_, (id, _, _))| id == device).map(|(no, _)| *no);
-        assert!(
-            no.is_some_and(|no| self.stored.contains(&(no, seq))),
-            "seq {seq} is on the wire and not on disk"
-        );
+        assert!(self.disk.has(device, seq), "seq {seq} is on the wire and not on disk");
     }
 
     fn write(&mut self, batch: Batch) {
@@ -537,23 +482,6 @@ impl World {
         } else {
             self.waiting.push_back(batch);
         }
-    }
-
-    fn row(&self, pos: Pos) -> Option<&Row> {
-        self.disk.rows.binary_search_by_key(&pos, |row| row.pos).ok().and_then(|at| self.disk.rows.get(at))
-    }
-
-    fn load(&self, device: &str, since: Millis) -> Option<Loaded> {
-        let (no, (_, state, _)) = self.disk.devices.iter().find(|(_, (id, _, _))| id == device)?;
-        let live_from = DeviceState::decode(state).ok().and_then(|state| state.live_from);
-        let own = || self.disk.rows.iter().filter(|row| row.device == *no);
-        let marks = own().rev().filter(|row| row.at >= since && !row.mark.is_empty());
-        Some(Loaded {
-            no: *no,
-            state: state.clone(),
-            marks: marks.map(|row| (row.pos, row.at, row.mark.clone())).collect(),
-            live: own().filter(|row| live_from.is_some_and(|from| row.pos >= from)).cloned().collect(),
-        })
     }
 
     fn take(
@@ -580,15 +508,5 @@ impl World {
         };
         self.files.insert(file, data);
         Ok(taken)
-    }
-}
-
-fn seq_of(body: &Body) -> Option<u64> {
-    match body {
-        Body::Message(message) => Some(message.seq),
-        Body::File(file) => file.seq,
-        Body::Card(card) => card.prompt.seq,
-        Body::CardDone { seq, .. } => Some(*seq),
-        _ => None,
     }
 }

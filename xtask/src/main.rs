@@ -86,7 +86,10 @@ fn drift(folder: &Path) -> anyhow::Result<Vec<String>> {
     let changed = wanted.iter().filter(|(name, text)| present.get(*name) != Some(text)).map(|(name, _)| {
         format!("{name}: {}", if present.contains_key(name) { "not what the types say" } else { "missing" })
     });
-    let stale = present.keys().filter(|name| !wanted.contains_key(*name)).map(|name| format!("{name}: no frame of this name"));
+    let stale = present
+        .keys()
+        .filter(|name| !wanted.contains_key(*name))
+        .map(|name| format!("{name}: no frame of this name"));
     Ok(changed.chain(stale).collect())
 }
 
@@ -111,7 +114,11 @@ mod tests {
         fs::remove_file(folder.join("server-pong.json")).unwrap();
         assert_eq!(
             drift(&folder).unwrap(),
-            ["client-text.json: not what the types say", "server-pong.json: missing", "client-gone.json: no frame of this name"]
+            [
+                "client-text.json: not what the types say",
+                "server-pong.json: missing",
+                "client-gone.json: no frame of this name"
+            ]
         );
         generate(&folder).unwrap();
         assert_eq!(drift(&folder).unwrap(), Vec::<String>::new());

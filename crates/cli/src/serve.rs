@@ -7,10 +7,7 @@ use std::{
     process::ExitCode,
 };
 
-use gateway::{
-    Config, Gateway, Running, StartError,
-    config::{self, ConfigError},
-};
+use gateway::{Config, Gateway, Running, StartError, config};
 use protocol::words::Lang;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
@@ -43,12 +40,8 @@ pub(crate) struct Args {
 impl Args {
     /// As the configuration wants them.
     fn flags(&self) -> Vec<(&'static str, String)> {
-        let all = [
-            ("host", &self.host),
-            ("port", &self.port),
-            ("state_dir", &self.state),
-            ("agent", &self.agent),
-        ];
+        let all =
+            [("host", &self.host), ("port", &self.port), ("state_dir", &self.state), ("agent", &self.agent)];
         all.into_iter().filter_map(|(key, value)| Some((key, value.clone()?))).collect()
     }
 }
@@ -56,7 +49,7 @@ impl Args {
 pub(crate) fn run(args: &Args) -> ExitCode {
     let loaded = match config::load(args.config.as_deref(), std::env::vars_os(), &args.flags()) {
         Ok(loaded) => loaded,
-        Err(e) => return config_failed(&e),
+        Err(e) => return fail(exit::USAGE, &e.text(lang())),
     };
     if let Err(e) = start_log(&loaded.config.log) {
         return fail(exit::USAGE, &e);
@@ -71,13 +64,10 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     runtime.block_on(serve(loaded.config, args.port_file.as_deref()))
 }
 
-fn config_failed(error: &ConfigError) -> ExitCode {
-    fail(exit::USAGE, &error.to_string())
-}
-
 fn start_log(filter: &str) -> Result<(), String> {
     let filter = EnvFilter::try_new(filter).map_err(|e| {
-        format!("MOBILE_LOG: {filter:?}: {e}. Allowed: error, warn, info, debug, trace, or a filter such as info,hermes_mobile_gateway=debug")
+        let allowed = config::SETTINGS.iter().find(|s| s.key == "log").map(|s| s.allowed.text(lang()));
+        format!("MOBILE_LOG: {filter:?}: {e}: {}", allowed.unwrap_or_default())
     })?;
     tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -177,8 +167,20 @@ fn greet(running: &Running, agent: &str) {
     };
     let state = running.state_dir().display();
     let [url, token_is, agent_is, state_is, example] = match lang() {
-        Lang::Ru => ["адрес  ", "токен  ", "агент  ", "данные ", "Проверка (npm i -g wscat):"],
-        Lang::En => ["address", "token  ", "agent  ", "state  ", "Try it (npm i -g wscat):"],
+        Lang::Ru => [
+            "адрес  ",
+            "токен  ",
+            "агент  ",
+            "данные ",
+            "Проверка (npm i -g wscat), вторая строка вводится после подключения:",
+        ],
+        Lang::En => [
+            "address",
+            "token  ",
+            "agent  ",
+            "state  ",
+            "Try it (npm i -g wscat), the second line is typed once connected:",
+        ],
     };
     let text = format!(
         "listening on http://{address}\n\
@@ -187,7 +189,8 @@ fn greet(running: &Running, agent: &str) {
          {agent_is}  {agent}\n\
          {state_is}  {state}\n\
          {example}\n  \
-         wscat -c ws://{address}/ws -w 60 -x '{{\"t\":\"hello\",\"token\":\"{token_in_example}\",\"device\":{{\"id\":\"qa-1\"}}}}'\n"
+         wscat -c ws://{address}/ws\n  \
+         {{\"t\":\"hello\",\"token\":\"{token_in_example}\",\"device\":{{\"id\":\"qa-1\"}}}}\n"
     );
     // Nobody may be reading; the gateway runs all the same.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());

@@ -21,7 +21,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let flags: Vec<(&str, String)> = args.state.iter().map(|dir| ("state_dir", dir.clone())).collect();
     let loaded = match config::load(args.config.as_deref(), std::env::vars_os(), &flags) {
         Ok(loaded) => loaded,
-        Err(e) => return fail(exit::USAGE, &e.to_string()),
+        Err(e) => return fail(exit::USAGE, &e.text(lang())),
     };
     match gateway::token_of(&loaded.config) {
         Ok(token) => {

@@ -1,5 +1,5 @@
 //! The driver against a small scripted server over the wire.
-#![allow(missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::time::Duration;
 
@@ -104,7 +104,7 @@ impl Conn {
     fn send(&self, frame: Value) {
         self.out.send(Out::Text(frame.to_string())).unwrap();
     }
-    /// The line is cut: no close frame.
+    /// Closes, and waits until the client has taken it.
     async fn close(mut self, code: u16) {
         let _ = self.out.send(Out::Close(code));
         while self.next().await.is_some() {}

@@ -89,7 +89,8 @@ pub enum Input {
         /// Last batch of the group.
         upto: u64,
     },
-    /// These batches are not on disk and never will be.
+    /// These batches are not on disk and never will be; neither will those that were given after them, until
+    /// [`Action::StoreResume`].
     StoreFailed {
         /// First.
         from: u64,

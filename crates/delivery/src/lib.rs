@@ -10,6 +10,10 @@ mod device;
 mod gate;
 mod inbox;
 mod io;
+#[cfg(feature = "mutants")]
+pub mod mutants;
+#[cfg(not(feature = "mutants"))]
+mod mutants;
 mod outbox;
 mod shared;
 

@@ -102,8 +102,10 @@ impl Outbox {
                 return (page, if wait { None } else { Some(next) });
             }
             next = seq + 1;
-            let superseded = self.latest.get(&item.id).is_some_and(|latest| latest > seq);
-            if !superseded && item.once.is_none_or(|only| only == conn) {
+            let superseded = self.latest.get(&item.id).is_some_and(|latest| latest > seq)
+                && !crate::mutants::is(crate::mutants::Mutant::OldStateReplayed);
+            let once = item.once.filter(|_| !crate::mutants::is(crate::mutants::Mutant::OnceReplayed));
+            if !superseded && once.is_none_or(|only| only == conn) {
                 page.push((*seq, *item));
             }
         }
@@ -123,6 +125,11 @@ impl Outbox {
     /// The last frame of an item was handed to the connection.
     pub(crate) fn sent(&mut self, seq: u64) {
         self.sent = self.sent.max(seq);
+    }
+
+    /// Highest `seq` handed to the present connection.
+    pub(crate) const fn written(&self) -> u64 {
+        self.sent
     }
 
     /// A ping is due: gives it this nonce.

@@ -36,7 +36,8 @@ enum End {
     LetGo,
 }
 
-fn make(choice: AgentChoice) -> Option<Box<dyn Agent>> {
+/// A new agent of the chosen kind.
+pub(crate) fn make(choice: AgentChoice) -> Option<Box<dyn Agent>> {
     match choice {
         AgentChoice::Demo => Some(Box::new(agent::Demo::new())),
         AgentChoice::Echo => Some(Box::new(agent::Echo::new())),
@@ -44,16 +45,23 @@ fn make(choice: AgentChoice) -> Option<Box<dyn Agent>> {
     }
 }
 
-/// Keeps the chosen agent running until `stop`, or until the hub lets go of it.
-pub(crate) async fn keep(choice: AgentChoice, hub: Inlet, clock: Clock, stop: CancellationToken) {
+/// Keeps an agent running until `stop`, or until the hub lets go of it. `make` makes each of its lives; `instance` is
+/// what the hub knows all of them by.
+pub(crate) async fn keep(
+    make: impl Fn() -> Option<Box<dyn Agent>>,
+    instance: String,
+    hub: Inlet,
+    clock: Clock,
+    stop: CancellationToken,
+) {
     let mut pause = Duration::ZERO;
     loop {
-        let Some(agent) = make(choice) else { return };
+        let Some(agent) = make() else { return };
         let number = hub.number();
         let attach = Attach {
             name: agent.name().to_owned(),
             // Fixed, since an embedded agent goes on from what is stored; `fresh`: its memory is empty each time.
-            instance: format!("embedded-{}", choice.name()),
+            instance: instance.clone(),
             fresh: true,
         };
         let (frames, from_hub) = mpsc::unbounded_channel();
@@ -134,5 +142,91 @@ async fn live(
         if flow == Flow::Ended {
             return End::Itself;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::link::{FromAgent, TurnState};
+    use tokio::time::timeout;
+
+    use super::*;
+
+    /// Does as it is told by the presence of a device of that name.
+    struct Puppet;
+
+    impl Agent for Puppet {
+        fn name(&self) -> &'static str {
+            "puppet"
+        }
+        fn handle(&mut self, frame: ToAgent, _: protocol::Millis, out: &mut Vec<FromAgent>) -> Flow {
+            let ToAgent::Presence { device, .. } = frame else { return Flow::On };
+            assert!(device != "panic", "the agent's own fault");
+            out.push(FromAgent::Turn { device: device.clone(), state: TurnState::On });
+            if device == "end" { Flow::Ended } else { Flow::On }
+        }
+        fn tick(&mut self, _: protocol::Millis, _: &mut Vec<FromAgent>) -> Flow {
+            Flow::On
+        }
+        fn deadline(&self) -> Option<protocol::Millis> {
+            None
+        }
+    }
+
+    #[tokio::test]
+    async fn an_agent_that_ends_or_panics_is_started_again_and_the_hub_is_told() {
+        let (inlet, mut outside, _, _) = Inlet::new();
+        let stop = CancellationToken::new();
+        let make = || Some(Box::new(Puppet) as Box<dyn Agent>);
+        let kept = tokio::spawn(keep(make, "puppet".to_owned(), inlet, Clock::start(), stop.clone()));
+        let mut next = async || timeout(Duration::from_secs(20), outside.recv()).await.unwrap().unwrap();
+        let mut numbers = Vec::new();
+        for order in ["end", "panic", "go on"] {
+            let Outside::Attached { agent, attach, frames } = next().await else { panic!("attaches first") };
+            assert_eq!((attach.instance.as_str(), attach.fresh), ("puppet", true));
+            assert!(!numbers.contains(&agent), "each life has a number of its own");
+            numbers.push(agent);
+            frames.send(ToAgent::Presence { device: order.to_owned(), online: true }).unwrap();
+            if order != "panic" {
+                let Outside::Input { input: Input::FromAgent { agent: from, calls }, .. } = next().await
+                else {
+                    panic!("{order}: its call comes")
+                };
+                assert_eq!((from, calls.len()), (agent, 1));
+            }
+            if order == "go on" {
+                drop(frames);
+                timeout(Duration::from_secs(20), kept).await.unwrap().unwrap();
+                return;
+            }
+            let Outside::Input { input: Input::AgentDetached { agent: gone, ended }, .. } = next().await
+            else {
+                panic!("{order}: the hub is told")
+            };
+            assert_eq!((gone, ended), (agent, true));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_living_agent_gives_signs_of_life() {
+        let (inlet, mut outside, _, _) = Inlet::new();
+        let stop = CancellationToken::new();
+        let make = || Some(Box::new(Puppet) as Box<dyn Agent>);
+        let start = Instant::now();
+        let kept = tokio::spawn(keep(make, "puppet".to_owned(), inlet, Clock::start(), stop.clone()));
+        let Some(Outside::Attached { agent, frames, .. }) = outside.recv().await else { panic!("attaches") };
+        for times in 1..=3 {
+            let Some(Outside::Input { input: Input::AgentAlive { agent: who }, .. }) = outside.recv().await
+            else {
+                panic!("a sign of life")
+            };
+            assert_eq!(who, agent);
+            assert!(
+                start.elapsed() >= ALIVE * times && start.elapsed() < ALIVE * times + Duration::from_secs(1)
+            );
+        }
+        stop.cancel();
+        kept.await.unwrap();
+        drop(frames);
     }
 }

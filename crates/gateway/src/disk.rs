@@ -172,9 +172,10 @@ impl Disk {
     pub(crate) fn media(&self, job: MediaJob) {
         let thread = match &job {
             MediaJob::Spool { .. } | MediaJob::Assemble { .. } | MediaJob::Discard { .. } => &self.incoming,
-            MediaJob::Remove { .. } | MediaJob::Take { .. } | MediaJob::Read { .. } | MediaJob::Tidy { .. } => {
-                &self.outgoing
-            }
+            MediaJob::Remove { .. }
+            | MediaJob::Take { .. }
+            | MediaJob::Read { .. }
+            | MediaJob::Tidy { .. } => &self.outgoing,
         };
         // Its thread is gone: everything that waits for an answer gets one.
         let Err(job) = thread.give(job) else { return };
@@ -191,7 +192,10 @@ impl Disk {
             MediaJob::Read { device, ticket, .. } => {
                 self.answer(Input::FileRead { device, ticket, data: Err(why()) });
             }
-            MediaJob::Spool { .. } | MediaJob::Discard { .. } | MediaJob::Remove { .. } | MediaJob::Tidy { .. } => {}
+            MediaJob::Spool { .. }
+            | MediaJob::Discard { .. }
+            | MediaJob::Remove { .. }
+            | MediaJob::Tidy { .. } => {}
         }
     }
 
@@ -220,7 +224,7 @@ fn size(op: &Op) -> usize {
     }
 }
 
-/// Removes the files that trimmed rows name. Each file is named by one row. Says whether there may be more to trim.
+/// Removes the files that trimmed rows name last. Says whether there may be more to trim.
 fn throw_away(rows: Result<Vec<Row>, StoreError>, trash: Option<&mpsc::Sender<MediaJob>>) -> bool {
     let rows = match rows {
         Ok(rows) => rows,
@@ -237,14 +241,15 @@ fn throw_away(rows: Result<Vec<Row>, StoreError>, trash: Option<&mpsc::Sender<Me
     !rows.is_empty()
 }
 
-/// The media file that a row names.
+/// The media file that nothing names any more once this row is gone. A file on its way to a device is recorded without
+/// `seq` first, and again with it, unless it is never to be replayed: then the first row is often the only one.
 fn file_of(body: &[u8]) -> Option<String> {
     match Body::decode(body).ok()? {
         Body::In(record) => match record.what {
             InBody::File { file } => Some(file.file),
             _ => None,
         },
-        Body::File(record) => Some(record.file),
+        Body::File(record) if record.seq.is_some() || record.once => Some(record.file),
         _ => None,
     }
 }
@@ -340,5 +345,102 @@ fn as_refused(refused: Refused) -> FileRefused {
         Refused::Empty => FileRefused::Empty,
         Refused::Missing => FileRefused::Missing,
         Refused::Failed(why) => FileRefused::Failed(why),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::record::FileRecord;
+    use store::Memory;
+    use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+    use super::*;
+
+    fn disk() -> (tempfile::TempDir, Disk, UnboundedReceiver<Inside>) {
+        let dir = tempfile::tempdir().unwrap();
+        let (hub, answers) = unbounded_channel();
+        let store = Memory::new("epoch", [0; 32]);
+        let disk = Disk::start(dir.path(), Box::new(store), hub).unwrap();
+        (dir, disk, answers)
+    }
+
+    fn row(pos: Pos, at: Millis, body: &Body) -> Op {
+        Op::Append(Row { pos, device: 1, at, mark: Vec::new(), body: body.encode() })
+    }
+
+    async fn take(disk: &Disk, answers: &mut UnboundedReceiver<Inside>) -> FileTaken {
+        let source = MediaSource::Data(b"some bytes".to_vec());
+        let kind = OutKind::Document;
+        disk.media(MediaJob::Take { device: 1, ticket: 1, source, mime: None, filename: None, kind, now: 1 });
+        match answers.recv().await {
+            Some(Inside::Input(Input::FileTaken { done: Ok(taken), .. })) => taken,
+            _ => panic!("the file is taken over"),
+        }
+    }
+
+    #[tokio::test]
+    async fn old_rows_go_and_take_their_files_along() {
+        let (_dir, mut disk, mut answers) = disk();
+        let mut made = Vec::new();
+        for _ in 0..3 {
+            made.push(take(&disk, &mut answers).await.file);
+        }
+        let record = |file: &str, seq: Option<u64>| {
+            Body::File(FileRecord {
+                seq,
+                id: "f".to_owned(),
+                kind: OutKind::Document,
+                mime: "text/plain".to_owned(),
+                filename: "f.txt".to_owned(),
+                caption: None,
+                file: file.to_owned(),
+                bytes: 10,
+                reply_to: None,
+                once: false,
+            })
+        };
+        let device = Op::Device {
+            no: 1,
+            id: "d".to_owned(),
+            state: protocol::record::DeviceState::default().encode(),
+            wake: false,
+        };
+        let ops = vec![
+            device,
+            row(1, 1_000, &record(&made[0], Some(1))),
+            // On its way for long: recorded again, with its place, when it is complete.
+            row(2, 1_000, &record(&made[1], None)),
+            row(3, 9_000, &record(&made[1], Some(2))),
+            row(4, 9_000, &record(&made[2], Some(3))),
+        ];
+        disk.store(Batch { no: 1, ops, lazy: false });
+        assert!(matches!(answers.recv().await, Some(Inside::Input(Input::Stored { upto: 1 }))));
+        disk.answered(1);
+        let made: Vec<_> = made.iter().map(|file| disk.media_dir().join(file)).collect();
+        assert!(made.iter().all(|file| file.exists()));
+        for more in [true, false] {
+            disk.trim(5_000);
+            assert!(matches!(answers.recv().await, Some(Inside::Trimmed { more: is }) if is == more));
+        }
+        disk.close();
+        assert_eq!(made.iter().map(|file| file.exists()).collect::<Vec<_>>(), [false, true, true]);
+    }
+
+    #[tokio::test]
+    async fn there_is_no_room_while_too_much_is_under_way() {
+        let (_dir, mut disk, _answers) = disk();
+        assert!(disk.has_room());
+        let large = Row { pos: 1, device: 1, at: 1, mark: Vec::new(), body: vec![0; BATCH_BYTES] };
+        disk.store(Batch { no: 1, ops: vec![Op::Append(large)], lazy: false });
+        assert!(!disk.has_room());
+        disk.answered(1);
+        assert!(disk.has_room());
+        for no in 2..2 + BATCHES as u64 {
+            assert!(disk.has_room());
+            disk.store(Batch { no, ops: Vec::new(), lazy: true });
+        }
+        assert!(!disk.has_room());
+        disk.answered(2);
+        assert!(disk.has_room());
     }
 }

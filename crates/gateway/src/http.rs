@@ -109,7 +109,8 @@ async fn serve(stream: TcpStream, peer: Peer, router: Router, stop: Cancellation
 /// Says 503 to a socket for which there is no room, without waiting for its request for long. Not to many at once:
 /// they too hold descriptors.
 fn refuse(mut stream: TcpStream, room: &Arc<Semaphore>, tasks: &TaskTracker) {
-    const TEXT: &str = "Too many connections, try again later.\nСлишком много соединений, попробуйте позже.\n";
+    const TEXT: &str =
+        "Too many connections, try again later.\nСлишком много соединений, попробуйте позже.\n";
     let Ok(permit) = Arc::clone(room).try_acquire_owned() else { return };
     tasks.spawn(async move {
         let answer = format!(
@@ -128,4 +129,41 @@ fn refuse(mut stream: TcpStream, room: &Arc<Semaphore>, tasks: &TaskTracker) {
         .await;
         drop(permit);
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    async fn listening() -> (SocketAddr, CancellationToken) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop = CancellationToken::new();
+        tokio::spawn(accept(listener, Router::new(), Sockets::new(1000), stop.clone(), TaskTracker::new()));
+        (address, stop)
+    }
+
+    /// In virtual time, which jumps ahead while everybody waits.
+    #[tokio::test(start_paused = true)]
+    async fn a_head_that_dribbles_in_is_given_up_after_ten_seconds() {
+        let (address, _stop) = listening().await;
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\nHost:").await.unwrap();
+        let start = Instant::now();
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer).await;
+        assert!(start.elapsed() >= HEAD_TIME && start.elapsed() < HEAD_TIME * 2, "{:?}", start.elapsed());
+        assert!(!answer.starts_with(b"HTTP/1.1 200"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_says_nothing_is_given_up_too() {
+        let (address, _stop) = listening().await;
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let start = Instant::now();
+        let _ = stream.read_to_end(&mut Vec::new()).await;
+        assert!(start.elapsed() >= HEAD_TIME && start.elapsed() <= HTTP_TIME, "{:?}", start.elapsed());
+    }
 }

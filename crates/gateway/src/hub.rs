@@ -102,19 +102,19 @@ impl Hub {
                     let mut next = message;
                     for _ in 0..AT_ONCE {
                         match next {
-                            Some(message) => self.from_inside(message),
+                            Some(message) => self.take_inside(message),
                             None => break,
                         }
                         next = inside.try_recv().ok();
                     }
                     if let Some(message) = next {
-                        self.from_inside(message);
+                        self.take_inside(message);
                     }
                 }
                 // While the disk is behind, nothing new is taken: senders wait, and read no more from their sockets.
                 _ = outside.recv_many(&mut waiting, AT_ONCE), if self.disk.has_room() => {
                     for message in waiting.drain(..) {
-                        self.from_outside(message);
+                        self.take_outside(message);
                     }
                 }
                 () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {}
@@ -129,7 +129,7 @@ impl Hub {
         [core, stop, self.state.housekeeping].into_iter().flatten().min()
     }
 
-    fn from_outside(&mut self, message: Outside) {
+    fn take_outside(&mut self, message: Outside) {
         match message {
             Outside::Connected { conn, origin, out } => {
                 if self.state.stop.is_some() {
@@ -146,7 +146,7 @@ impl Hub {
         }
     }
 
-    fn from_inside(&mut self, message: Inside) {
+    fn take_inside(&mut self, message: Inside) {
         match message {
             Inside::Input(input) => {
                 match &input {
@@ -277,8 +277,7 @@ impl Hub {
         let queue: Vec<ConnId> = self.state.conns.keys().copied().collect();
         let half = deadline.saturating_duration_since(now) / 2;
         let fair = half.checked_div(u32::try_from(queue.len()).unwrap_or(u32::MAX)).unwrap_or_default();
-        self.state.stop =
-            Some(Stop { queue, next: now, step: fair.min(CLOSE_STEP), told: false, deadline });
+        self.state.stop = Some(Stop { queue, next: now, step: fair.min(CLOSE_STEP), told: false, deadline });
     }
 
     fn go_on_stopping(&mut self) {

@@ -184,7 +184,11 @@ mod tests {
             origin(peer.parse().unwrap(), &headers(&pairs), None, &trusted).address
         };
         assert_eq!(address(LOCAL, &["203.0.113.9"]), "203.0.113.9");
-        assert_eq!(address(LOCAL, &["6.6.6.6, 203.0.113.9, 10.1.1.1"]), "203.0.113.9", "what a stranger wrote");
+        assert_eq!(
+            address(LOCAL, &["6.6.6.6, 203.0.113.9, 10.1.1.1"]),
+            "203.0.113.9",
+            "what a stranger wrote"
+        );
         assert_eq!(address(LOCAL, &["6.6.6.6", "203.0.113.9:4444"]), "203.0.113.9", "two lines, with a port");
         assert_eq!(address(LOCAL, &["unknown"]), "127.0.0.1");
         assert_eq!(address(LOCAL, &[]), "127.0.0.1");

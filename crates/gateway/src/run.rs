@@ -74,7 +74,9 @@ impl StartError {
                     io::ErrorKind::AddrInUse => {
                         "Порт занят другой программой (другим шлюзом?): остановите её или выберите другой порт: --port"
                     }
-                    io::ErrorKind::PermissionDenied => "Для портов ниже 1024 нужны права: выберите другой: --port",
+                    io::ErrorKind::PermissionDenied => {
+                        "Для портов ниже 1024 нужны права: выберите другой: --port"
+                    }
                     _ => "Проверьте --host и --port",
                 };
                 format!("нельзя слушать {address}: {why}. {advice}")
@@ -188,8 +190,14 @@ impl Gateway {
 
         let stop = CancellationToken::new();
         let stop_agents = CancellationToken::new();
-        let agent =
-            tokio::spawn(agents::keep(config.agent, inlet.clone(), clock, stop_agents.clone()));
+        let choice = config.agent;
+        let agent = tokio::spawn(agents::keep(
+            move || agents::make(choice),
+            format!("embedded-{}", choice.name()),
+            inlet.clone(),
+            clock,
+            stop_agents.clone(),
+        ));
         let tasks = TaskTracker::new();
         let app = App {
             shared: Shared::new(inlet, &config),
@@ -257,7 +265,9 @@ async fn listen(config: &Config) -> Result<TcpListener, StartError> {
             io::ErrorKind::AddrInUse => {
                 "Another program (another gateway?) has this port: stop it, or choose another with --port"
             }
-            io::ErrorKind::PermissionDenied => "Ports below 1024 need a privilege: choose another with --port",
+            io::ErrorKind::PermissionDenied => {
+                "Ports below 1024 need a privilege: choose another with --port"
+            }
             _ => "Check --host and --port",
         };
         StartError::Listen { address: format!("{}:{}", config.host, config.port), why, advice }

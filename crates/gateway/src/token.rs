@@ -24,7 +24,9 @@ pub enum TokenError {
         why: String,
     },
     /// It cannot be written.
-    #[error("the token file {path} cannot be written: {why}. Free space or give this user the right to write, or set MOBILE_TOKEN")]
+    #[error(
+        "the token file {path} cannot be written: {why}. Free space or give this user the right to write, or set MOBILE_TOKEN"
+    )]
     Unwritable {
         /// Which.
         path: PathBuf,
@@ -91,7 +93,11 @@ fn read(path: &Path, text: &str) -> Result<Secret, TokenError> {
     }
     let mode = fs::metadata(path).map(|m| m.mode()).unwrap_or(0o600);
     if mode & 0o077 != 0 {
-        tracing::warn!("other users of this machine could read {} (mode {:o}): closed to them", path.display(), mode & 0o777);
+        tracing::warn!(
+            "other users of this machine could read {} (mode {:o}): closed to them",
+            path.display(),
+            mode & 0o777
+        );
         let _ = fs::set_permissions(path, fs::Permissions::from_mode(0o600));
     }
     Ok(Secret::new(token))

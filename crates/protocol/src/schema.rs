@@ -1,5 +1,6 @@
 //! JSON Schema of every frame, derived from types. What a device may send is checked by [`crate::client`], which reads without these
-//! types; here they stand as a client writes them, and tests hold the two together.
+//! types; here they stand as a client writes them, and tests hold the two together. Which characters an id may have is said in
+//! words: patterns with classes of Unicode are not read by the validators of every language.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,9 +47,9 @@ pub struct SentHello {
     #[schemars(length(max = limits::LABEL_CHARS))]
     pub lang: Option<String>,
     /// What the client understands.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = limits::FEATURES), inner(length(max = limits::LABEL_CHARS)))]
-    pub features: Vec<String>,
+    pub features: Option<Vec<String>>,
     /// Where to resume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resume: Option<SentResume>,
@@ -61,7 +62,7 @@ pub struct SentHello {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SentDevice {
     /// Letters and digits of any script, and `. _ - ~ @ + :`.
-    #[schemars(length(min = 1, max = limits::ID_CHARS), regex(pattern = r"^[\p{Alphabetic}\p{N}._~@+:\-]+$"))]
+    #[schemars(length(min = 1, max = limits::ID_CHARS))]
     pub id: String,
     /// Name to show.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -80,9 +81,9 @@ pub struct SentDevice {
 /// `hello.user`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SentUser {
-    /// As `device.id`.
+    /// Letters and digits of any script, and `. _ - ~ @ + :`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = limits::ID_CHARS), regex(pattern = r"^[\p{Alphabetic}\p{N}._~@+:\-]+$"))]
+    #[schemars(length(min = 1, max = limits::ID_CHARS))]
     pub id: Option<String>,
     /// A label.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -202,6 +203,10 @@ pub struct SentMedia {
 /// `prompt` to the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SentPrompt {
+    /// Comes back in an `error`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = limits::ID_CHARS))]
+    pub id: Option<String>,
     /// Which card.
     #[schemars(length(min = 1, max = limits::ID_CHARS))]
     pub prompt_id: String,
@@ -217,9 +222,13 @@ pub struct SentPrompt {
 /// `ping`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct SentPing {
-    /// Any JSON of at most 1 KiB; comes back in the `pong`.
-    #[serde(default)]
-    pub ts: Value,
+    /// Comes back in an `error`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = limits::ID_CHARS))]
+    pub id: Option<String>,
+    /// Any JSON of at most 1 KiB; comes back in the `pong`. Absent: `null` does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ts: Option<Value>,
 }
 
 /// `deliver.offline`.
@@ -236,8 +245,8 @@ pub struct SentDeliver {
     /// Remembered 7 days.
     #[schemars(length(min = 1, max = limits::ID_CHARS))]
     pub id: String,
-    /// A device id, or `home`.
-    #[schemars(length(min = 1, max = limits::ID_CHARS), regex(pattern = r"^[\p{Alphabetic}\p{N}._~@+:\-]+$"))]
+    /// A device id (letters and digits of any script, and `. _ - ~ @ + :`), or `home`.
+    #[schemars(length(min = 1, max = limits::ID_CHARS))]
     pub target: String,
     /// Not white space only.
     #[schemars(length(min = 1, max = limits::TEXT_CHARS), regex(pattern = r"\S"))]

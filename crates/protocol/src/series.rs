@@ -48,10 +48,17 @@ const ENDED: usize = 64;
 /// The open series of one device.
 ///
 /// A file in one part goes through here too, for its id: it is complete at once and never counts as open.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct SeriesTable {
     open: HashMap<String, Open>,
     ended: HashMap<String, Ended>,
+    idle_ms: u64,
+}
+
+impl Default for SeriesTable {
+    fn default() -> Self {
+        Self::new(limits::SERIES_IDLE_MS)
+    }
 }
 
 #[derive(Debug)]
@@ -77,6 +84,12 @@ struct Ended {
 }
 
 impl SeriesTable {
+    /// A table that drops what got no part for `idle_ms` milliseconds.
+    #[must_use]
+    pub fn new(idle_ms: u64) -> Self {
+        Self { open: HashMap::new(), ended: HashMap::new(), idle_ms }
+    }
+
     /// Takes a part (its `id` is set). `next` is the number for a new spool, used if one is opened.
     ///
     /// A part 0 with another `parts` starts the series anew (its old spool is in `discard`). A refused part ends its series; further
@@ -187,7 +200,8 @@ impl SeriesTable {
 
     /// Drops what has been idle too long: a `bad_frame` with the `id` for each.
     pub fn expire(&mut self, now: Millis, discard: &mut Discard) -> Vec<Problem> {
-        let over = |last: Millis| now.saturating_sub(last) >= limits::SERIES_IDLE_MS;
+        let idle_ms = self.idle_ms;
+        let over = |last: Millis| now.saturating_sub(last) >= idle_ms;
         self.ended.retain(|_, ended| !over(ended.last));
         let mut idle: Vec<(String, bool)> = self
             .open
@@ -202,7 +216,7 @@ impl SeriesTable {
             if !again {
                 let detail = format!(
                     "no part came for {} s; the file was dropped, send it again",
-                    limits::SERIES_IDLE_MS / 1000
+                    self.idle_ms.div_ceil(1000)
                 );
                 problems.push(Problem::bad(detail).with_id(id));
             }
@@ -215,7 +229,7 @@ impl SeriesTable {
     pub fn deadline(&self) -> Option<Millis> {
         let open = self.open.values().map(|o| o.last);
         let ended = self.ended.values().map(|e| e.last);
-        open.chain(ended).min().map(|last| last.saturating_add(limits::SERIES_IDLE_MS))
+        open.chain(ended).min().map(|last| last.saturating_add(self.idle_ms))
     }
 
     /// Forgets everything; returns the spools to throw away.

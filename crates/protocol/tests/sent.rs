@@ -33,7 +33,7 @@ prop_compose! {
     fn hello()(
         token in option::of(any::<String>()), id in DEVICE_ID, name in option::of(label()), platform in option::of(label()),
         app_version in option::of(label()), user in option::of((option::of(DEVICE_ID), option::of(label()))), lang in option::of(label()),
-        features in prop::collection::vec(label(), 0..5), resume in option::of((label(), any::<u64>())), v in option::of(any::<u32>()),
+        features in option::of(prop::collection::vec(label(), 0..5)), resume in option::of((label(), any::<u64>())), v in option::of(any::<u32>()),
     ) -> SentHello {
         SentHello {
             token, device: Some(SentDevice { id, name, platform, app_version }),
@@ -51,7 +51,7 @@ proptest! {
         let ClientFrame::Hello(read) = client::decode(&json(&SentFrame::Hello(sent.clone()))).unwrap() else { panic!() };
         prop_assert_eq!(read.token, sent.token);
         prop_assert_eq!(read.lang, sent.lang);
-        prop_assert_eq!(read.features, sent.features);
+        prop_assert_eq!(read.features, sent.features.unwrap_or_default());
         let device = read.device.map(|d| SentDevice { id: d.id, name: d.name, platform: d.platform, app_version: d.app_version });
         prop_assert_eq!(device, sent.device);
         let user = sent.user.unwrap_or_default();
@@ -67,9 +67,9 @@ proptest! {
         let ClientFrame::Text(read) = client::decode(&json(&SentFrame::Text(sent.clone()))).unwrap() else { panic!() };
         prop_assert_eq!(SentText { id: read.id, text: read.text }, sent);
 
-        let sent = SentPrompt { prompt_id: id.clone(), option_id: id.clone(), text: answer };
+        let sent = SentPrompt { id: None, prompt_id: id.clone(), option_id: id.clone(), text: answer };
         let ClientFrame::Prompt(read) = client::decode(&json(&SentFrame::Prompt(sent.clone()))).unwrap() else { panic!() };
-        prop_assert_eq!(SentPrompt { prompt_id: read.prompt_id, option_id: read.option_id, text: read.text }, sent);
+        prop_assert_eq!(SentPrompt { id: None, prompt_id: read.prompt_id, option_id: read.option_id, text: read.text }, sent);
 
         let sent = SentDeliver { id, target, text, offline: queue.then_some(SentOffline::Queue) };
         let ClientFrame::Deliver(read) = client::decode(&json(&SentFrame::Deliver(sent.clone()))).unwrap() else { panic!() };
@@ -99,7 +99,7 @@ proptest! {
 
     #[test]
     fn pings_come_back(ts in ".{0,200}") {
-        let sent = SentFrame::Ping(SentPing { ts: json!(ts) });
+        let sent = SentFrame::Ping(SentPing { id: None, ts: Some(json!(ts)) });
         let ClientFrame::Ping { ts: read } = client::decode(&json(&sent)).unwrap() else { panic!() };
         prop_assert_eq!(serde_json::from_str::<String>(read.get()).unwrap(), ts);
     }

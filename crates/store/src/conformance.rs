@@ -153,12 +153,13 @@ fn rules(open: &Open) {
         ("a position that SQLite cannot hold", vec![append(Pos::MAX, 1, 1)]),
         ("a row of nobody", vec![append(6, 2, 1)]),
         ("another id", vec![renamed.clone()]),
-        ("another id in the same batch", vec![device(3, None, false), Op::Device {
-            no: 3,
-            id: "d4".to_owned(),
-            state: state(None, 0),
-            wake: false,
-        }]),
+        (
+            "another id in the same batch",
+            vec![
+                device(3, None, false),
+                Op::Device { no: 3, id: "d4".to_owned(), state: state(None, 0), wake: false },
+            ],
+        ),
         ("another number", vec![renumbered]),
     ] {
         let done = store.commit(&[batch(2, ops)]);

@@ -120,7 +120,8 @@ pub(crate) fn prepare_database(dir: &Path) -> Result<PathBuf, StoreError> {
         for path in [path.clone(), with("-wal"), with("-shm"), with("-journal")] {
             let Ok(meta) = fs::metadata(&path) else { continue };
             if meta.mode() & 0o077 != 0 {
-                fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(fail("close to others"))?;
+                fs::set_permissions(&path, fs::Permissions::from_mode(0o600))
+                    .map_err(fail("close to others"))?;
             }
         }
         // SQLite says of a file that it cannot open only that it cannot; this says why.

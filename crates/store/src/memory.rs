@@ -179,8 +179,7 @@ impl Store for Memory {
 impl Reader for Memory {
     fn load(&mut self, device: &str, since: Millis) -> Result<Option<Loaded>, StoreError> {
         let inner = self.lock();
-        let Some((no, device)) =
-            inner.numbers.get(device).and_then(|no| Some((*no, inner.devices.get(no)?)))
+        let Some((no, device)) = inner.numbers.get(device).and_then(|no| Some((*no, inner.devices.get(no)?)))
         else {
             return Ok(None);
         };

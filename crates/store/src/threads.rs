@@ -65,10 +65,7 @@ impl Writer {
     ///
     /// # Errors
     /// The system has no thread left.
-    pub fn spawn(
-        store: Box<dyn Store>,
-        done: impl FnMut(Done) + Send + 'static,
-    ) -> Result<Self, StoreError> {
+    pub fn spawn(store: Box<dyn Store>, done: impl FnMut(Done) + Send + 'static) -> Result<Self, StoreError> {
         Self::spawn_with(store, LAZY, done)
     }
 

@@ -26,8 +26,6 @@ pub(super) enum Stage {
 /// One thing to be sent.
 #[derive(Debug)]
 pub(super) struct Item {
-    /// Place in the order of submission.
-    pub(super) number: u64,
     pub(super) id: String,
     pub(super) request: Request,
     pub(super) stage: Stage,
@@ -138,9 +136,8 @@ pub(super) fn size(request: &Request) -> usize {
 /// The items.
 #[derive(Debug)]
 pub(super) struct Outbox {
-    /// By number.
+    /// In the order of submission, always.
     items: VecDeque<Item>,
-    numbers: u64,
     bytes: usize,
     max_items: usize,
     max_bytes: usize,
@@ -148,7 +145,7 @@ pub(super) struct Outbox {
 
 impl Outbox {
     pub(super) fn new(max_items: usize, max_bytes: usize) -> Self {
-        Self { items: VecDeque::new(), numbers: 0, bytes: 0, max_items, max_bytes }
+        Self { items: VecDeque::new(), bytes: 0, max_items, max_bytes }
     }
 
     /// Takes an item. `false`: there is no room.
@@ -168,7 +165,6 @@ impl Outbox {
         let parts = u32::try_from(length.div_ceil(part_bytes.max(1))).unwrap_or(u32::MAX).max(1);
         self.bytes += bytes;
         self.items.push_back(Item {
-            number: self.numbers,
             id,
             request,
             stage: Stage::Waiting,
@@ -180,7 +176,6 @@ impl Outbox {
             complaints: 0,
             longest: 0,
         });
-        self.numbers += 1;
         true
     }
 

@@ -18,7 +18,7 @@ const FRAMES: usize = 32;
 const BACKLOG: usize = 64;
 /// A close frame is given so long.
 const CLOSE_WITHIN: Duration = Duration::from_secs(2);
-/// The same for the rest of an error before a refusal: a frame of up to 3 MB may be under way.
+/// When nothing is due.
 const FAR: Duration = Duration::from_secs(3600);
 
 /// From the task of a connection.

@@ -57,6 +57,8 @@ pub struct Core {
     next_device: DeviceNo,
     /// Batches under way and the devices that have a part in them.
     under_way: VecDeque<(u64, DeviceNo)>,
+    /// Last batch that is known to have failed.
+    failed_upto: u64,
     touched: Vec<DeviceNo>,
     draining: bool,
 }
@@ -75,6 +77,7 @@ impl Core {
             timers: BTreeSet::new(),
             agent_timer: None,
             under_way: VecDeque::new(),
+            failed_upto: 0,
             touched: Vec::new(),
             draining: false,
         }
@@ -141,6 +144,13 @@ impl Core {
     }
 
     fn store_failed(&mut self, from: u64, upto: u64, why: &str, now: Millis, out: &mut Vec<Action>) {
+        if upto <= self.failed_upto {
+            return;
+        }
+        // Until it is told to go on, the store refuses everything that follows a failure: what is under way has failed
+        // with it, and later reports of that say nothing new.
+        let upto = self.shared.batch_no.saturating_sub(1).max(upto);
+        self.failed_upto = upto;
         out.push(Action::Log { warn: true, text: format!("the store failed: {why}") });
         let mut hit: Vec<DeviceNo> = Vec::new();
         self.under_way.retain(|(batch, device)| {

@@ -151,6 +151,9 @@ impl Device {
                 self.after_batch(Effect::Result { agent, req, value: None }, ctx);
             }
             Some((_, _, false)) => self.after_last(Effect::Result { agent, req, value: None }),
+            None if crate::mutants::is(crate::mutants::Mutant::WithdrawnTaken) => {
+                ctx.result(agent, req, Ok(None))
+            }
             None => {
                 ctx.result(
                     agent,
@@ -219,6 +222,7 @@ impl Device {
         }
         for due in self.cards.tick(ctx.now) {
             match due {
+                Due::Expired { .. } if crate::mutants::is(crate::mutants::Mutant::CardNeverExpires) => {}
                 Due::Withdrawn { id, event } => {
                     ctx.shared.events.remove(&event);
                     let problem = Problem::new(

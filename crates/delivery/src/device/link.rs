@@ -43,7 +43,9 @@ impl Device {
 
     /// The agent's link is gone.
     pub(crate) fn agent_gone(&mut self, ended: bool, ctx: &mut Ctx<'_>) {
-        if ended {
+        if crate::mutants::is(crate::mutants::Mutant::TurnSticks) {
+            self.clear_at = None;
+        } else if ended {
             self.clear_turn(ctx);
             self.close_bubbles(|_| true, ctx);
         } else {

@@ -19,6 +19,7 @@ impl Device {
         // Newest first: the first word about an id is the last one.
         for (_, at, mark) in &loaded.marks {
             match Mark::decode(mark) {
+                Some(Mark::In { .. }) if crate::mutants::is(crate::mutants::Mutant::IdsForgotten) => {}
                 Some(Mark::In { id, content }) => device.seen.put_older(id, content, *at),
                 Some(Mark::Out { id, content }) => device.given.put_older(id, content, *at),
                 Some(Mark::Ended { id, ok }) => device.ended.put(id, u64::from(ok), *at),
@@ -30,6 +31,9 @@ impl Device {
         }
         for row in &loaded.live {
             device.restore(row)?;
+        }
+        if crate::mutants::is(crate::mutants::Mutant::SeqRestarts) {
+            device.state.seq = device.state.proven;
         }
         // A large file that was on its way when the gateway stopped gets its place now.
         for file in std::mem::take(&mut device.bulk) {

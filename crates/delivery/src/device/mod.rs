@@ -65,6 +65,8 @@ pub(crate) struct Live {
 enum Effect {
     /// What the device said may go to the agent.
     Accepted { pos: Pos, id: String, hash: u128 },
+    /// The device gets this answer.
+    Answer(Box<ServerFrame>),
     /// What the gateway tells the agent may go to it.
     Told { pos: Pos },
     /// The agent gets its result.
@@ -123,7 +125,7 @@ pub(crate) struct Device {
     series: SeriesTable,
     /// Files being put together, and what the device said after them: it waits, so that the order stays.
     assembling: HashMap<SpoolNo, Option<String>>,
-    held: VecDeque<protocol::client::Text>,
+    held: VecDeque<ClientFrame>,
     cards: Cards,
     turn: Turn,
     open: Vec<Open>,
@@ -178,7 +180,7 @@ impl Device {
             given: Remembered::default(),
             ended: Remembered::default(),
             card_keys: HashMap::new(),
-            series: SeriesTable::default(),
+            series: SeriesTable::new(settings.series_idle_ms),
             assembling: HashMap::new(),
             held: VecDeque::new(),
             cards: Cards::default(),
@@ -338,6 +340,7 @@ impl Device {
                     self.refuse(&problem, ctx);
                 }
                 Effect::Told { .. } => {}
+                Effect::Answer(frame) => self.answer(&frame, ctx),
                 Effect::Result { agent, req, .. } => {
                     ctx.result(agent, req, Err(cannot_store()));
                 }
@@ -364,12 +367,15 @@ impl Device {
     }
 
     fn run_effects(&mut self, ctx: &mut Ctx<'_>) {
-        while let Some((batch, _)) = self.effects.front()
-            && *batch <= self.committed
+        while let Some((batch, effect)) = self.effects.front()
+            && (*batch <= self.committed
+                || matches!(effect, Effect::Result { .. })
+                    && crate::mutants::is(crate::mutants::Mutant::ConfirmedBeforeDisk))
         {
             match self.effects.pop_front() {
                 Some((_, Effect::Accepted { pos, .. } | Effect::Told { pos })) => self.inbox.stored(pos),
                 Some((_, Effect::Result { agent, req, value })) => ctx.result(agent, req, Ok(value)),
+                Some((_, Effect::Answer(frame))) => self.answer(&frame, ctx),
                 None => break,
             }
         }

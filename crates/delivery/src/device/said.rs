@@ -7,6 +7,7 @@ use protocol::{
     problem::Problem,
     record::{Body, InBody, InRecord, Mark, hash64, hash128},
     series::{SpoolNo, Step},
+    server::ServerFrame,
     words::Say,
 };
 
@@ -21,12 +22,14 @@ use crate::{
 impl Device {
     pub(super) fn said(&mut self, frame: ClientFrame, ctx: &mut Ctx<'_>) {
         match frame {
-            ClientFrame::Text(text) if self.assembling.is_empty() => self.text(text, ctx),
             // A file that came before it is being put together; the order stays.
-            ClientFrame::Text(text) => self.held.push_back(text),
+            ClientFrame::Text(_) | ClientFrame::Ping { .. } if !self.assembling.is_empty() => {
+                self.held.push_back(frame);
+            }
+            ClientFrame::Text(text) => self.text(text, ctx),
             ClientFrame::Media(part) => self.part(part, ctx),
             ClientFrame::Prompt(answer) => self.card_answer(&answer, ctx),
-            ClientFrame::Ping { ts } => self.answer(&protocol::server::ServerFrame::Pong { ts }, ctx),
+            ClientFrame::Ping { ts } => self.pong_after_input(ServerFrame::Pong { ts }, ctx),
             ClientFrame::Hello(_) => self.refuse(&Problem::bad("hello: the session is open already"), ctx),
             // The core has dealt with `deliver`; an unknown type is ignored.
             ClientFrame::Deliver(_) | ClientFrame::Unknown { .. } => {}
@@ -54,6 +57,15 @@ impl Device {
             self.rubbish = 0;
         }
         self.refuse(&problem, ctx);
+    }
+
+    /// A `pong` tells a plain client that what it sent before is safe: it waits for the disk with it.
+    fn pong_after_input(&mut self, pong: ServerFrame, ctx: &mut Ctx<'_>) {
+        if self.effects.iter().any(|(_, effect)| matches!(effect, Effect::Accepted { .. })) {
+            self.after_last(Effect::Answer(Box::new(pong)));
+        } else {
+            self.answer(&pong, ctx);
+        }
     }
 
     fn text(&mut self, text: Text, ctx: &mut Ctx<'_>) {
@@ -90,7 +102,12 @@ impl Device {
         let pos = ctx.append(self.no, &body, Some(&Mark::In { id: hash, content }));
         self.inputs += 1;
         if let Body::In(record) = body {
-            self.inbox.add(pos, ctx.now, record, bytes, Stage::Storing, false);
+            let stage = if crate::mutants::is(crate::mutants::Mutant::ToldBeforeDisk) {
+                Stage::Waiting
+            } else {
+                Stage::Storing
+            };
+            self.inbox.add(pos, ctx.now, record, bytes, stage, false);
         }
         ctx.shared.events.insert(pos, self.no);
         self.after_batch(Effect::Accepted { pos, id, hash }, ctx);
@@ -179,8 +196,8 @@ impl Device {
             Err(problem) => self.refuse(&problem.with_id(id), ctx),
         }
         while self.assembling.is_empty() {
-            let Some(text) = self.held.pop_front() else { break };
-            self.text(text, ctx);
+            let Some(frame) = self.held.pop_front() else { break };
+            self.said(frame, ctx);
         }
     }
 

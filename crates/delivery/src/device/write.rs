@@ -247,15 +247,15 @@ impl Device {
         self.item(seq, pos, &record.id, false, ctx);
     }
 
-    /// When an open bubble's text should go out.
+    /// When an open bubble's text should go out. Its first record comes before its first frame; the commit looks again.
     pub(super) fn edit_at(&self, open: &super::Open) -> Option<u64> {
-        if self.queue.has_edit(&open.bubble.id) { None } else { open.bubble.send_at() }
+        let waits = open.batch > self.committed || self.queue.has_edit(&open.bubble.id);
+        if waits { None } else { open.bubble.send_at() }
     }
 
     fn queue_edits(&mut self, ctx: &Ctx<'_>) {
         for open in &self.open {
-            // The bubble's first record comes before its first frame.
-            if open.batch <= self.committed && self.edit_at(open).is_some_and(|at| ctx.now >= at) {
+            if self.edit_at(open).is_some_and(|at| ctx.now >= at) {
                 self.queue.push(0, What::Edit(open.bubble.id.clone()));
             }
         }
@@ -275,6 +275,9 @@ impl Device {
                 break;
             }
             self.go_on_with_replay(ctx);
+        }
+        if crate::mutants::is(crate::mutants::Mutant::ProvenAtWrite) {
+            self.proven(self.outbox.written(), ctx);
         }
         let Some(live) = &self.live else { return };
         let (conn, waiting) = (live.conn, live.unsent + self.queue.bytes);
@@ -303,7 +306,7 @@ impl Device {
     /// Sends the head of the queue, or a part of it. `false`: it must wait.
     fn send_head(&mut self, ctx: &mut Ctx<'_>) -> bool {
         let Some(head) = self.queue.entries.front_mut() else { return false };
-        if head.wait > self.committed {
+        if head.wait > self.committed && !crate::mutants::is(crate::mutants::Mutant::WrittenBeforeDisk) {
             return false;
         }
         match &mut head.what {
@@ -495,7 +498,12 @@ impl Device {
             }
         };
         let frames = match body {
-            Body::Message(message) => message_frames(&message, true, ctx.shared.settings.chunk_chars),
+            Body::Message(mut message) => {
+                if crate::mutants::is(crate::mutants::Mutant::ReplayNewId) {
+                    message.id.push('r');
+                }
+                message_frames(&message, true, ctx.shared.settings.chunk_chars)
+            }
             Body::Card(card) => {
                 let prompt = cards::with_time_left(&card, ctx.now);
                 vec![ServerFrame::Prompt(protocol::server::Prompt { seq: Some(seq), ..prompt })]
@@ -531,7 +539,7 @@ fn part_frame(file: &FileSend, data: &[u8], seq: Option<u64>) -> String {
     let record = &file.record;
     let parts = file.parts();
     let last = file.next + 1 >= parts;
-    ServerFrame::Media(Media {
+    let media = Media {
         id: record.id.clone(),
         kind: record.kind,
         mime: record.mime.clone(),
@@ -541,11 +549,11 @@ fn part_frame(file: &FileSend, data: &[u8], seq: Option<u64>) -> String {
         parts,
         last,
         size: record.bytes,
-        data: protocol::base64::encode(data),
+        data: String::new(),
         reply_to: record.reply_to.clone(),
         seq: if last { seq } else { None },
-    })
-    .encode()
+    };
+    media.encode_with(data)
 }
 
 fn edit_frame(bubble: &session::bubble::Bubble) -> ServerFrame {

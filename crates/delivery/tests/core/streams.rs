@@ -268,3 +268,18 @@ fn a_slow_device_gets_the_newest_edit_only() {
     assert_eq!(got.len(), 1);
     assert_eq!(got[0]["text"].as_str().unwrap().len(), 300_000 + 49 * 3000);
 }
+
+#[test]
+fn a_bubble_that_waits_for_the_disk_wants_no_tick() {
+    let mut play = Play::new();
+    play.attach("i");
+    let conn = play.hello("a");
+    play.got(conn);
+    play.hold_commits = true;
+    play.call(json!({"op": "send", "key": "k", "device": "a", "text": "so", "final": false}));
+    // Each tick must change something, or the hub would run in circles until the commit.
+    play.advance(500);
+    assert!(play.got_of(conn, "message").is_empty());
+    play.commit();
+    assert_eq!(play.got_of(conn, "message").len(), 1);
+}

@@ -60,6 +60,30 @@ fn field_the_same_id_on_two_sockets_and_after_a_restart_is_one_text() {
 }
 
 #[test]
+fn a_pong_tells_that_what_came_before_is_on_disk() {
+    let mut play = Play::new();
+    let conn = play.hello("a");
+    play.got(conn);
+    play.say(conn, json!({"t": "ping", "ts": 0}));
+    assert_eq!(play.got(conn).len(), 1, "with nothing on its way it comes at once");
+    play.hold_commits = true;
+    play.say(conn, json!({"t": "text", "id": "1", "text": "x"}));
+    play.say(conn, json!({"t": "ping", "ts": 1}));
+    assert!(play.got(conn).is_empty());
+    play.commit();
+    assert_eq!(play.got(conn), [json!({"t": "pong", "ts": 1})]);
+    play.say(conn, json!({"t": "text", "id": "2", "text": "x"}));
+    play.say(conn, json!({"t": "ping", "ts": 2}));
+    play.fail();
+    let got = play.got(conn);
+    assert_eq!(
+        (got[0]["id"].as_str(), got[1]["t"].as_str()),
+        (Some("2"), Some("pong")),
+        "the refusal comes first"
+    );
+}
+
+#[test]
 fn a_text_without_an_id_gets_one() {
     let mut play = Play::new();
     play.attach("i");

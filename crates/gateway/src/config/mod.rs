@@ -4,6 +4,7 @@
 //! (the layers, the error texts, the printed reference) is made from that table.
 
 mod settings;
+mod table;
 #[cfg(test)]
 mod tests;
 
@@ -15,7 +16,8 @@ use std::{
 
 use protocol::words::Lang;
 
-pub use settings::{SETTINGS, Setting, Wrong};
+pub use settings::{Both, Setting, Text, Wrong};
+pub use table::SETTINGS;
 
 /// A token. Never printed.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -180,24 +182,23 @@ impl Raw {
 }
 
 /// Why the gateway does not start with this configuration. The text names the setting, its value (unless it is a
-/// secret) and what is allowed.
+/// secret) and what is allowed. `Display` is English; [`ConfigError::text`] has both languages.
 #[derive(Debug, thiserror::Error)]
+#[error("{}", self.text(Lang::En))]
 #[non_exhaustive]
 pub enum ConfigError {
     /// A value that is not allowed.
-    #[error("{origin}: {value}{why}. Allowed: {allowed}")]
     Value {
         /// The variable, flag, or key and file.
         origin: String,
-        /// The value and `: `, or nothing for a secret.
-        value: String,
-        /// What is wrong with it.
-        why: String,
+        /// The value; `None` for a secret.
+        value: Option<String>,
+        /// What is wrong with it, if there is more to say than that it is not allowed.
+        why: Option<Text>,
         /// What is allowed.
-        allowed: &'static str,
+        allowed: Both,
     },
     /// The file cannot be read.
-    #[error("the configuration file {path} cannot be read: {why}. Check --config and MOBILE_CONFIG")]
     Unreadable {
         /// Which.
         path: String,
@@ -205,7 +206,6 @@ pub enum ConfigError {
         why: String,
     },
     /// The file is not TOML.
-    #[error("the configuration file {path} is not valid TOML: {why}")]
     Toml {
         /// Which.
         path: String,
@@ -213,11 +213,55 @@ pub enum ConfigError {
         why: String,
     },
     /// Two settings contradict each other.
-    #[error("{0}")]
-    Together(String),
+    Together(Text),
     /// Nobody said where the state is, and there is no home directory to put it in.
-    #[error("no state directory: set --state DIR or MOBILE_STATE_DIR (there is neither XDG_STATE_HOME nor HOME)")]
     NoStateDir,
+}
+
+impl ConfigError {
+    /// The text in a language.
+    #[must_use]
+    pub fn text(&self, lang: Lang) -> String {
+        let say = |text: &Text| match lang {
+            Lang::En => text.en.clone(),
+            Lang::Ru => text.ru.clone(),
+        };
+        match self {
+            Self::Value { origin, value, why, allowed } => {
+                let why = why.as_ref().map_or_else(
+                    || match lang {
+                        Lang::En => "this value is not allowed".to_owned(),
+                        Lang::Ru => "такое значение недопустимо".to_owned(),
+                    },
+                    say,
+                );
+                let value = value.as_ref().map(|value| format!("{value}: ")).unwrap_or_default();
+                let allowed_is = match lang {
+                    Lang::En => "Allowed",
+                    Lang::Ru => "Допустимо",
+                };
+                format!("{origin}: {value}{why}. {allowed_is}: {}", allowed.text(lang))
+            }
+            Self::Unreadable { path, why } => match lang {
+                Lang::En => {
+                    format!("the configuration file {path} cannot be read: {why}. Check --config and MOBILE_CONFIG")
+                }
+                Lang::Ru => {
+                    format!("файл настроек {path} нельзя прочитать: {why}. Проверьте --config и MOBILE_CONFIG")
+                }
+            },
+            Self::Toml { path, why } => match lang {
+                Lang::En => format!("the configuration file {path} is not valid TOML: {why}"),
+                Lang::Ru => format!("файл настроек {path}: ошибка в TOML: {why}"),
+            },
+            Self::Together(text) => say(text),
+            Self::NoStateDir => match lang {
+                Lang::En => "no state directory: set --state DIR or MOBILE_STATE_DIR (there is neither XDG_STATE_HOME nor HOME)",
+                Lang::Ru => "нет каталога состояния: задайте --state DIR или MOBILE_STATE_DIR (нет ни XDG_STATE_HOME, ни HOME)",
+            }
+            .to_owned(),
+        }
+    }
 }
 
 /// A configuration, and what an operator should be told about it.
@@ -244,9 +288,8 @@ pub fn load(
 ) -> Result<Loaded, ConfigError> {
     let env: Vec<(String, OsString)> =
         env.into_iter().filter_map(|(name, value)| Some((name.into_string().ok()?, value))).collect();
-    let variable = |name: &str| {
-        env.iter().find(|(n, v)| n == name && !v.is_empty()).map(|(_, value)| value.as_os_str())
-    };
+    let variable =
+        |name: &str| env.iter().find(|(n, v)| n == name && !v.is_empty()).map(|(_, value)| value.as_os_str());
     let mut config = Config::default();
     let mut warnings = Vec::new();
 
@@ -260,7 +303,9 @@ pub fn load(
             continue;
         }
         match SETTINGS.iter().find(|s| s.env == name) {
-            Some(setting) => apply(&mut config, setting, name.clone(), &Raw::One(text_of(setting, name, value)?))?,
+            Some(setting) => {
+                apply(&mut config, setting, name.clone(), &Raw::One(text_of(setting, name, value)?))?
+            }
             None => warnings.push(format!("the variable {name} is not known and has no effect")),
         }
     }
@@ -285,8 +330,10 @@ pub fn load(
 fn text_of(setting: &Setting, name: &str, value: &OsStr) -> Result<String, ConfigError> {
     value.to_str().map(str::to_owned).ok_or_else(|| ConfigError::Value {
         origin: name.to_owned(),
-        value: String::new(),
-        why: "the value is not UTF-8".to_owned(),
+        value: None,
+        why: Some(Text {
+            en: "the value is not UTF-8".to_owned(), ru: "значение не в UTF-8".to_owned()
+        }),
         allowed: setting.allowed,
     })
 }
@@ -294,13 +341,13 @@ fn text_of(setting: &Setting, name: &str, value: &OsStr) -> Result<String, Confi
 fn apply(config: &mut Config, setting: &Setting, origin: String, raw: &Raw) -> Result<(), ConfigError> {
     (setting.set)(config, raw).map_err(|wrong| {
         let value = match raw {
-            _ if setting.secret => String::new(),
-            Raw::One(value) => format!("{value:?}: "),
-            Raw::List(items) => format!("{items:?}: "),
+            _ if setting.secret => None,
+            Raw::One(value) => Some(format!("{value:?}")),
+            Raw::List(items) => Some(format!("{items:?}")),
         };
         let why = match wrong {
-            Wrong::NotAllowed => "this value is not allowed".to_owned(),
-            Wrong::Because(why) => why,
+            Wrong::NotAllowed => None,
+            Wrong::Because(why) => Some(why),
         };
         ConfigError::Value { origin, value, why, allowed: setting.allowed }
     })
@@ -310,8 +357,9 @@ fn from_file(config: &mut Config, path: &Path, warnings: &mut Vec<String>) -> Re
     let shown = path.display().to_string();
     let text = std::fs::read_to_string(path)
         .map_err(|e| ConfigError::Unreadable { path: shown.clone(), why: e.to_string() })?;
-    let table: toml::Table =
-        text.parse().map_err(|e: toml::de::Error| ConfigError::Toml { path: shown.clone(), why: e.to_string() })?;
+    let table: toml::Table = text
+        .parse()
+        .map_err(|e: toml::de::Error| ConfigError::Toml { path: shown.clone(), why: e.to_string() })?;
     for (key, value) in &table {
         let Some(setting) = SETTINGS.iter().find(|s| s.key == key) else {
             warnings.push(format!("{shown}: the key {key} is not known and has no effect"));
@@ -321,8 +369,12 @@ fn from_file(config: &mut Config, path: &Path, warnings: &mut Vec<String>) -> Re
         let Some(raw) = raw_of(value) else {
             return Err(ConfigError::Value {
                 origin,
-                value: String::new(),
-                why: "the value must be a string, a number, true or false, or a list of strings".to_owned(),
+                value: None,
+                why: Some(Text {
+                    en: "the value must be a string, a number, true or false, or a list of strings"
+                        .to_owned(),
+                    ru: "значением должна быть строка, число, true или false, или список строк".to_owned(),
+                }),
                 allowed: setting.allowed,
             });
         };
@@ -354,10 +406,15 @@ fn default_state_dir(xdg: Option<&OsStr>, home: Option<&OsStr>) -> Result<PathBu
 /// What no single setting can see.
 fn check(config: &Config, warnings: &mut Vec<String>) -> Result<(), ConfigError> {
     if config.silent_after_ms <= config.ping_interval_ms {
-        return Err(ConfigError::Together(format!(
-            "MOBILE_SILENT_AFTER_MS ({}) must be longer than MOBILE_PING_INTERVAL_MS ({}): else living connections are closed before they are asked",
-            config.silent_after_ms, config.ping_interval_ms
-        )));
+        let (silent, ping) = (config.silent_after_ms, config.ping_interval_ms);
+        return Err(ConfigError::Together(Text {
+            en: format!(
+                "MOBILE_SILENT_AFTER_MS ({silent}) must be longer than MOBILE_PING_INTERVAL_MS ({ping}): else living connections are closed before they are asked"
+            ),
+            ru: format!(
+                "MOBILE_SILENT_AFTER_MS ({silent}) должно быть больше MOBILE_PING_INTERVAL_MS ({ping}): иначе живые соединения закроются раньше, чем их спросят"
+            ),
+        }));
     }
     let mut all: Vec<(&str, &Secret)> = Vec::new();
     all.extend(config.token.iter().map(|t| ("MOBILE_TOKEN", t)));
@@ -365,12 +422,19 @@ fn check(config: &Config, warnings: &mut Vec<String>) -> Result<(), ConfigError>
     all.extend(config.deliver_tokens.iter().map(|t| ("MOBILE_DELIVER_TOKENS", t)));
     for (index, (name, token)) in all.iter().enumerate() {
         if let Some((other, _)) = all.iter().skip(index + 1).find(|(_, t)| t == token) {
-            return Err(ConfigError::Together(format!(
-                "the same token is given twice ({name} and {other}): each token must say who it is"
-            )));
+            return Err(ConfigError::Together(Text {
+                en: format!(
+                    "the same token is given twice ({name} and {other}): each token must say who it is"
+                ),
+                ru: format!(
+                    "один и тот же токен указан дважды ({name} и {other}): по токену должно быть видно, кто это"
+                ),
+            }));
         }
         if token.reveal().chars().count() < SHORT_TOKEN {
-            warnings.push(format!("a token in {name} is shorter than {SHORT_TOKEN} characters and may be guessed"));
+            warnings.push(format!(
+                "a token in {name} is shorter than {SHORT_TOKEN} characters and may be guessed"
+            ));
         }
     }
     Ok(())

@@ -36,8 +36,10 @@ fn every_setting_is_named_once_and_after_one_rule() {
         };
         assert_eq!(setting.env, expected);
         assert!(SETTINGS.iter().skip(index + 1).all(|s| s.key != setting.key), "{}", setting.key);
-        for text in [setting.en, setting.ru, setting.allowed] {
-            assert!(!text.is_empty() && !text.contains('\n'), "{}", setting.key);
+        for both in [setting.meaning, setting.allowed] {
+            for text in [both.en, both.ru] {
+                assert!(!text.is_empty() && !text.contains('\n'), "{}", setting.key);
+            }
         }
     }
 }
@@ -109,9 +111,13 @@ fn a_wrong_value_stops_the_start_and_names_everything() {
         ("MOBILE_HOME_DEVICE", "../x"),
         ("MOBILE_TRUSTED_PROXIES", "10.0.0.0/99"),
     ] {
-        let text = from_env(&[(name, value)]).unwrap_err().to_string();
+        let error = from_env(&[(name, value)]).unwrap_err();
         let setting = SETTINGS.iter().find(|s| s.env == name).unwrap();
-        assert!(text.contains(name) && text.contains(value) && text.contains(setting.allowed), "{text}");
+        for lang in [Lang::En, Lang::Ru] {
+            let text = error.text(lang);
+            let allowed = setting.allowed.text(lang);
+            assert!(text.contains(name) && text.contains(value) && text.contains(allowed), "{text}");
+        }
     }
     let (_dir, path) = file("port = [1]\n");
     let text = load(Some(&path), env(&[]), &[]).unwrap_err().to_string();
@@ -152,7 +158,8 @@ fn an_empty_half_stops_the_start_in_words_without_the_token() {
 
 #[test]
 fn tokens_are_never_printed_and_never_mean_two_things() {
-    let loaded = from_env(&[("MOBILE_TOKEN", "a-long-enough-secret"), ("MOBILE_DELIVER_TOKENS", "short")]).unwrap();
+    let loaded =
+        from_env(&[("MOBILE_TOKEN", "a-long-enough-secret"), ("MOBILE_DELIVER_TOKENS", "short")]).unwrap();
     let printed = format!("{:?} {:?}", loaded.config, loaded.warnings);
     assert!(!printed.contains("a-long-enough-secret"), "{printed}");
     assert_eq!(loaded.warnings.len(), 1, "the short one is warned about");
@@ -167,7 +174,8 @@ fn tokens_are_never_printed_and_never_mean_two_things() {
 
 #[test]
 fn an_empty_variable_counts_as_not_set() {
-    let config = from_env(&[("MOBILE_PORT", ""), ("MOBILE_TOKEN", ""), ("MOBILE_EXTRA_TOKENS", "")]).unwrap().config;
+    let config =
+        from_env(&[("MOBILE_PORT", ""), ("MOBILE_TOKEN", ""), ("MOBILE_EXTRA_TOKENS", "")]).unwrap().config;
     assert_eq!(config.port, 8787);
     assert!(config.token.is_none() && config.extra_tokens.is_empty());
 }

@@ -23,7 +23,7 @@ use protocol::{
     link::InFile,
     problem::Problem,
     series::SpoolNo,
-    sniff::{self, Sniffed},
+    sniff,
     words::Say,
 };
 use sha2::{Digest, Sha256};
@@ -128,7 +128,8 @@ impl Files {
         for part in 0..head.parts {
             let path = self.part(spool, part);
             let data = self.disk.read(&path, 0, limits::FILE_BYTES + 1);
-            new.write(&data.map_err(|e| cannot_store(StoreError::io("read", &path, e)))?).map_err(cannot_store)?;
+            new.write(&data.map_err(|e| cannot_store(StoreError::io("read", &path, e)))?)
+                .map_err(cannot_store)?;
             if new.bytes > limits::FILE_BYTES as u64 {
                 let problem = Problem::new(ErrorCode::TooBig, "the file is larger than 8 MiB decoded");
                 return Err(problem.saying(Say::LargeFile));
@@ -161,7 +162,7 @@ impl Files {
             kind: kind.to_owned(),
             file: new.finish(&extension).map_err(cannot_store)?,
             path: None,
-            mime: name_mime(sniffed, mime),
+            mime: sniff::mime(sniffed, mime),
             filename,
             caption: head.caption.clone(),
             bytes,
@@ -237,7 +238,16 @@ impl Files {
         let name = hex(&random);
         let path = self.spool.join(&name);
         let file = self.disk.create(&path).map_err(|e| StoreError::io("write", &path, e))?;
-        Ok(New { files: self, name, path, file, hash: Sha256::new(), head: Vec::new(), bytes: 0, kept: false })
+        Ok(New {
+            files: self,
+            name,
+            path,
+            file,
+            hash: Sha256::new(),
+            head: Vec::new(),
+            bytes: 0,
+            kept: false,
+        })
     }
 }
 
@@ -291,11 +301,6 @@ impl Drop for New<'_> {
             let _ = self.files.disk.remove(&self.path);
         }
     }
-}
-
-/// A certain finding, else what was declared, else "some bytes".
-fn name_mime(sniffed: Option<Sniffed>, declared: Option<&str>) -> String {
-    sniffed.map(|s| s.mime).or(declared).unwrap_or("application/octet-stream").to_owned()
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "taken by map_err")]

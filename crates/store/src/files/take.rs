@@ -16,19 +16,13 @@ use std::{
     sync::PoisonError,
 };
 
-use protocol::{
-    Millis, id, limits,
-    link::MediaSource,
-    record::hash64,
-    server::OutKind,
-    sniff,
-};
+use protocol::{Millis, id, limits, link::MediaSource, record::hash64, server::OutKind, sniff};
 use rustix::{
     fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, openat, statat, unlinkat},
     io::Errno,
 };
 
-use super::{Files, name_mime};
+use super::Files;
 use crate::StoreError;
 
 /// A source that was taken over is removed after this, milliseconds.
@@ -105,7 +99,10 @@ impl Files {
                 let mut data = Vec::new();
                 // Bounded by what is read, not by what the size was: it may be growing.
                 let most = limits::FILE_BYTES as u64 + 1;
-                file.by_ref().take(most).read_to_end(&mut data).map_err(|e| Refused::Failed(e.to_string()))?;
+                file.by_ref()
+                    .take(most)
+                    .read_to_end(&mut data)
+                    .map_err(|e| Refused::Failed(e.to_string()))?;
                 let filename = said.or_else(|| Some(name.clone()).filter(|n| !n.is_empty()));
                 let taken = self.keep(&data, mime, filename, kind, name)?;
                 self.taken.lock().unwrap_or_else(PoisonError::into_inner).push(source);
@@ -154,7 +151,7 @@ impl Files {
         Ok(Taken {
             file: new.finish(&extension).map_err(failed)?,
             bytes: data.len() as u64,
-            mime: name_mime(sniffed, mime),
+            mime: sniff::mime(sniffed, mime),
             filename: filename.unwrap_or_else(|| format!("{}.{extension}", label(kind))),
             content: hash64(&[data]),
         })
@@ -172,8 +169,10 @@ impl Files {
         let name = steps.pop().ok_or_else(refused)?;
         let failed = |e: Errno| match e {
             Errno::NOENT => Refused::Missing,
-            // A link where none may be (LOOP, or NOTDIR for a directory), a directory, a socket.
-            Errno::LOOP | Errno::NOTDIR | Errno::ISDIR | Errno::NXIO => refused(),
+            // A link where none may be (LOOP, or NOTDIR for a directory), a directory, a socket, no name at all.
+            Errno::LOOP | Errno::NOTDIR | Errno::ISDIR | Errno::NXIO | Errno::INVAL | Errno::NAMETOOLONG => {
+                refused()
+            }
             e => Refused::Failed(io::Error::from(e).to_string()),
         };
         let directory = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;

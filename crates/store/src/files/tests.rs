@@ -86,7 +86,10 @@ fn what_the_bytes_are_wins_over_what_is_said() {
 fn a_voice_message_is_what_it_declares() {
     let (dir, files) = files();
     let ogg = [b"OggS\0\x02".as_slice(), &[0; 20], &[1, 19], b"OpusHead", &[0; 40]].concat();
-    let wav = [b"RIFF\x24\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0\x40\x1f\0\0\x80\x3e\0\0\x02\0\x10\0data\0\0\0\0".as_slice()].concat();
+    let wav =
+        [b"RIFF\x24\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0\x40\x1f\0\0\x80\x3e\0\0\x02\0\x10\0data\0\0\0\0"
+            .as_slice()]
+        .concat();
     for (format, data, fits, mime) in [
         (VoiceFormat::Ogg, &ogg, true, "audio/ogg"),
         (VoiceFormat::Wav, &wav, true, "audio/"),
@@ -154,7 +157,17 @@ fn names_that_are_not_ours_lead_nowhere() {
     let (dir, files) = files();
     fs::write(dir.path().join("secret"), "x").unwrap();
     let name = "0123456789abcdef0123456789abcdef";
-    for file in ["../secret", "", ".", "..", "secret", name, &format!("{name}.a/../../secret"), &format!("{name}."), &format!("{name}.ab/c")] {
+    for file in [
+        "../secret",
+        "",
+        ".",
+        "..",
+        "secret",
+        name,
+        &format!("{name}.a/../../secret"),
+        &format!("{name}."),
+        &format!("{name}.ab/c"),
+    ] {
         assert!(files.read_at(file, 0, 10).is_err(), "{file}");
         assert!(files.remove(file).is_err(), "{file}");
     }
@@ -266,6 +279,8 @@ fn nothing_outside_media_out_is_read() {
         o.to_owned(),
         format!("{o}/"),
         format!("{o}x/in.txt"),
+        format!("{o}/in\0.txt"),
+        format!("{o}/{}", "n".repeat(300)),
         String::new(),
     ] {
         let refused = take(&files, Path::new(&path));

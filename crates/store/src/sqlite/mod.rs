@@ -231,12 +231,7 @@ fn needed_from(tx: &Transaction<'_>, place: &Place) -> Result<Pos, StoreError> {
     Ok(floor)
 }
 
-fn old_rows(
-    tx: &Transaction<'_>,
-    before: Millis,
-    max: usize,
-    floor: Pos,
-) -> rusqlite::Result<Vec<Row>> {
+fn old_rows(tx: &Transaction<'_>, before: Millis, max: usize, floor: Pos) -> rusqlite::Result<Vec<Row>> {
     let mut select =
         tx.prepare_cached("SELECT pos, device, at, mark, body FROM log ORDER BY pos LIMIT ?1")?;
     let mut found = select.query([i64::try_from(max).unwrap_or(i64::MAX)])?;
@@ -300,7 +295,11 @@ impl<'a> Group<'a> {
             self.tx
                 .prepare_cached("SELECT head, block, tail FROM device WHERE no = ?1")?
                 .query_row([no], |r| {
-                    Ok(Link { head: reader::unsigned(r, 0)?, block: reader::unsigned(r, 1)?, tail: r.get(2)? })
+                    Ok(Link {
+                        head: reader::unsigned(r, 0)?,
+                        block: reader::unsigned(r, 1)?,
+                        tail: r.get(2)?,
+                    })
                 })
                 .optional()
         };
@@ -312,7 +311,9 @@ impl<'a> Group<'a> {
         let mut link = self.link(row.device)?.ok_or_else(|| crate::unknown(row.device))?;
         let insert = || -> rusqlite::Result<()> {
             self.tx
-                .prepare_cached("INSERT INTO log(pos, device, prev, at, mark, body) VALUES(?1,?2,?3,?4,?5,?6)")?
+                .prepare_cached(
+                    "INSERT INTO log(pos, device, prev, at, mark, body) VALUES(?1,?2,?3,?4,?5,?6)",
+                )?
                 .execute(params![
                     row.pos.cast_signed(),
                     row.device,

@@ -41,7 +41,8 @@ pub(super) fn walk(
     floor: Pos,
 ) -> Result<Vec<Entry>, StoreError> {
     let sql = place.error("read");
-    let mut select = db.prepare_cached("SELECT device, prev, at, mark FROM log WHERE pos = ?1").map_err(&sql)?;
+    let mut select =
+        db.prepare_cached("SELECT device, prev, at, mark FROM log WHERE pos = ?1").map_err(&sql)?;
     let mut rows = Vec::new();
     let mut pos = head;
     while pos > end && pos >= floor {
@@ -142,9 +143,8 @@ fn walk_blocks(
     keep: &mut impl FnMut(Pos, Millis, &[u8]),
 ) -> Result<(), StoreError> {
     let sql = place.error("read");
-    let mut select = db
-        .prepare_cached("SELECT device, prev, peak, rows FROM block WHERE last = ?1")
-        .map_err(&sql)?;
+    let mut select =
+        db.prepare_cached("SELECT device, prev, peak, rows FROM block WHERE last = ?1").map_err(&sql)?;
     let mut last = newest;
     while last > 0 {
         let mut found = select.query([last.cast_signed()]).map_err(&sql)?;
@@ -158,9 +158,9 @@ fn walk_blocks(
                 return Ok(None);
             }
             let bytes = row.get_ref(3)?;
-            let bytes = bytes.as_blob().map_err(|e| {
-                rusqlite::Error::FromSqlConversionFailure(3, Type::Blob, Box::new(e))
-            })?;
+            let bytes = bytes
+                .as_blob()
+                .map_err(|e| rusqlite::Error::FromSqlConversionFailure(3, Type::Blob, Box::new(e)))?;
             Ok(block::unpack(last, bytes, &mut *keep).map(|()| prev))
         };
         let prev = step().map_err(&sql)?;

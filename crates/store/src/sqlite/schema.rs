@@ -58,7 +58,8 @@ pub(super) fn migrate(db: &mut Connection, path: &Path) -> Result<(), StoreError
     let sql = |e| StoreError::sql("open", path, &e);
     let application: u32 = db.query_row("PRAGMA application_id", [], |r| r.get(0)).map_err(sql)?;
     let found: u32 = db.query_row("PRAGMA user_version", [], |r| r.get(0)).map_err(sql)?;
-    let empty: bool = db.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |r| r.get(0)).map_err(sql)?;
+    let empty: bool =
+        db.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |r| r.get(0)).map_err(sql)?;
     let new = empty && application == 0 && found == 0;
     if application != APPLICATION && !new {
         return Err(StoreError::NotOurs { path: path.to_owned(), found: application });

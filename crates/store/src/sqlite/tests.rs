@@ -1,10 +1,6 @@
 //! SQLite itself: the suite, modes, locks, versions, and every failure in words.
 
-use std::{
-    fs,
-    os::unix::fs::PermissionsExt,
-    path::Path,
-};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
 use protocol::words::Lang;
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
@@ -290,7 +286,11 @@ fn the_settings_that_promise_durability_are_on() {
     let dir = TempDir::new().unwrap();
     let store = Sqlite::open(dir.path()).unwrap();
     let pragma = |name: &str| -> String {
-        store.db.query_row(&format!("PRAGMA {name}"), [], |r| r.get::<_, rusqlite::types::Value>(0)).map(|v| format!("{v:?}")).unwrap()
+        store
+            .db
+            .query_row(&format!("PRAGMA {name}"), [], |r| r.get::<_, rusqlite::types::Value>(0))
+            .map(|v| format!("{v:?}"))
+            .unwrap()
     };
     assert_eq!(pragma("journal_mode"), "Text(\"wal\")");
     assert_eq!(pragma("synchronous"), "Integer(2)");

@@ -253,6 +253,9 @@ fn the_reading_thread_answers_in_order_and_to_the_end() {
     drop(send);
     reader.stop();
     let answers: Vec<_> = answers.iter().collect();
-    assert_eq!(answers.iter().map(|a| a.0).collect::<Vec<_>>(), (0..10).flat_map(|i| [i, i]).collect::<Vec<_>>());
+    assert_eq!(
+        answers.iter().map(|a| a.0).collect::<Vec<_>>(),
+        (0..10).flat_map(|i| [i, i]).collect::<Vec<_>>()
+    );
     assert!(answers.iter().all(|a| a.1 == [row(1, 1, 1)]));
 }

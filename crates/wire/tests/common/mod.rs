@@ -11,15 +11,15 @@ use tokio::{
     task::JoinHandle,
 };
 
-pub const FIN: u8 = 0x80;
-pub const TEXT: u8 = 1;
-pub const CLOSE: u8 = 8;
-pub const PING: u8 = 9;
-pub const PONG: u8 = 10;
+pub(crate) const FIN: u8 = 0x80;
+pub(crate) const TEXT: u8 = 1;
+pub(crate) const CLOSE: u8 = 8;
+pub(crate) const PING: u8 = 9;
+pub(crate) const PONG: u8 = 10;
 
 /// An event, owned.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ev {
+pub(crate) enum Ev {
     Text(String),
     Binary(Vec<u8>),
     Pong(u64),
@@ -42,16 +42,16 @@ impl From<In<'_>> for Ev {
 }
 
 /// A peer and the server's end under test.
-pub struct Pair<IO> {
-    pub peer: IO,
-    pub out: UnboundedSender<Out>,
-    pub events: UnboundedReceiver<Ev>,
-    pub task: JoinHandle<()>,
+pub(crate) struct Pair<IO> {
+    pub(crate) peer: IO,
+    pub(crate) out: UnboundedSender<Out>,
+    pub(crate) events: UnboundedReceiver<Ev>,
+    pub(crate) task: JoinHandle<()>,
 }
 
 impl<IO> Pair<IO> {
     /// The next event other than `Drained`.
-    pub async fn event(&mut self) -> Ev {
+    pub(crate) async fn event(&mut self) -> Ev {
         loop {
             match self.events.recv().await.expect("the socket tells its end before it goes") {
                 Ev::Drained(_) => {}
@@ -60,13 +60,13 @@ impl<IO> Pair<IO> {
         }
     }
 
-    pub fn send(&self, out: Out) {
+    pub(crate) fn send(&self, out: Out) {
         self.out.send(out).expect("the socket is open");
     }
 }
 
 /// Runs a server's end on `io`.
-pub fn run<P, IO>(peer: P, io: IO, config: WireConfig) -> Pair<P>
+pub(crate) fn run<P, IO>(peer: P, io: IO, config: WireConfig) -> Pair<P>
 where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -80,7 +80,7 @@ where
 }
 
 /// Over real sockets.
-pub async fn over_tcp(config: WireConfig) -> Pair<TcpStream> {
+pub(crate) async fn over_tcp(config: WireConfig) -> Pair<TcpStream> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     peer.set_nodelay(true).unwrap();
@@ -89,13 +89,13 @@ pub async fn over_tcp(config: WireConfig) -> Pair<TcpStream> {
 }
 
 /// In memory, `buffer` bytes each way.
-pub fn in_memory(config: WireConfig, buffer: usize) -> Pair<DuplexStream> {
+pub(crate) fn in_memory(config: WireConfig, buffer: usize) -> Pair<DuplexStream> {
     let (peer, io) = tokio::io::duplex(buffer);
     run(peer, io, config)
 }
 
 /// Header of a masked frame with the shortest form of the length. The mask is zero: the payload stays as it is.
-pub fn head(first: u8, len: usize) -> Vec<u8> {
+pub(crate) fn head(first: u8, len: usize) -> Vec<u8> {
     let mut bytes = vec![first];
     match len {
         0..=125 => bytes.push(0x80 | len as u8),
@@ -113,7 +113,7 @@ pub fn head(first: u8, len: usize) -> Vec<u8> {
 }
 
 /// A masked frame; the mask is not zero.
-pub fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     let mask = [0x12, 0x34, 0x56, 0x78];
     let mut bytes = head(first, payload.len());
     let start = bytes.len() - 4;
@@ -123,7 +123,7 @@ pub fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
 }
 
 /// Reads one frame of the server's: first byte and payload.
-pub async fn read_frame<R: AsyncRead + Unpin>(peer: &mut R) -> io::Result<(u8, Vec<u8>)> {
+pub(crate) async fn read_frame<R: AsyncRead + Unpin>(peer: &mut R) -> io::Result<(u8, Vec<u8>)> {
     let first = peer.read_u8().await?;
     let second = peer.read_u8().await?;
     assert_eq!(second & 0x80, 0, "a server does not mask");
@@ -138,7 +138,7 @@ pub async fn read_frame<R: AsyncRead + Unpin>(peer: &mut R) -> io::Result<(u8, V
 }
 
 /// Reads the server's close frame and then the end of the stream: nothing else may come. Gives the code.
-pub async fn read_close<R: AsyncRead + Unpin>(peer: &mut R) -> Option<u16> {
+pub(crate) async fn read_close<R: AsyncRead + Unpin>(peer: &mut R) -> Option<u16> {
     let (first, payload) = read_frame(peer).await.expect("a close frame");
     assert_eq!(first, FIN | CLOSE, "a close frame is next, not {payload:?}");
     let mut rest = Vec::new();

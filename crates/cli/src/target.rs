@@ -1,0 +1,186 @@
+//! Which gateway, with which token: what `chat` and `send` have in common.
+
+use std::{fs, path::PathBuf};
+
+use client::url;
+use gateway::config;
+use protocol::words::Lang;
+
+use crate::say;
+
+/// Flags that name a gateway.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Target {
+    /// Token; better in MOBILE_TOKEN, since other users see arguments [default: the local gateway's token file] / токен
+    #[arg(long, env = "MOBILE_TOKEN", hide_env_values = true)]
+    pub(crate) token: Option<String>,
+    /// State directory of the local gateway, for its token file / каталог состояния локального шлюза
+    #[arg(long, value_name = "DIR")]
+    state: Option<String>,
+    /// Configuration file of the local gateway / файл настроек локального шлюза
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Language of all texts: ru, en / язык
+    #[arg(long, value_parser = ["ru", "en"])]
+    pub(crate) lang: Option<String>,
+}
+
+impl Target {
+    pub(crate) fn language(&self) -> Lang {
+        self.lang.as_deref().and_then(Lang::from_tag).unwrap_or_else(crate::lang)
+    }
+
+    /// The token: flag or `MOBILE_TOKEN`, else what the local gateway uses. The local token never goes to another machine.
+    ///
+    /// # Errors
+    /// A text for the person when there is none.
+    pub(crate) fn token_for(&self, address: &str, lang: Lang) -> Result<String, String> {
+        if let Some(token) = self.token.as_ref().filter(|t| !t.is_empty()) {
+            return Ok(token.clone());
+        }
+        if !local(address) {
+            return Err(say(
+                lang,
+                "нужен токен: --token или MOBILE_TOKEN. На машине шлюза его покажет `hermes-mobile token`",
+                "a token is needed: --token or MOBILE_TOKEN. On the gateway's machine `hermes-mobile token` prints it",
+            )
+            .into());
+        }
+        let flags: Vec<(&str, String)> = self.state.iter().map(|dir| ("state_dir", dir.clone())).collect();
+        let loaded =
+            config::load(self.config.as_deref(), std::env::vars_os(), &flags).map_err(|e| e.to_string())?;
+        if let Some(token) = &loaded.config.token {
+            return Ok(token.reveal().to_owned());
+        }
+        let path = gateway::token_file(&loaded.config.state_dir);
+        match fs::read_to_string(&path) {
+            Ok(text) if !text.trim().is_empty() => Ok(text.trim().to_owned()),
+            Ok(_) => Err(format!(
+                "{}: {}",
+                path.display(),
+                say(lang, "файл токена пуст", "the token file is empty")
+            )),
+            Err(e) => Err(format!(
+                "{}: {} ({e}). {}",
+                say(lang, "нет токена", "no token"),
+                path.display(),
+                say(
+                    lang,
+                    "Запустите шлюз (`hermes-mobile serve`), укажите его каталог (--state) или токен (--token)",
+                    "Start the gateway (`hermes-mobile serve`), name its directory (--state) or give a token (--token)",
+                )
+            )),
+        }
+    }
+}
+
+/// Whether an address names this machine.
+fn local(address: &str) -> bool {
+    let Ok(full) = url::websocket(address) else { return false };
+    let rest = full.split_once("://").map_or("", |(_, rest)| rest);
+    let authority = rest.split(['/', '?']).next().unwrap_or_default();
+    let host = match authority.strip_prefix('[') {
+        Some(six) => six.split(']').next().unwrap_or_default(),
+        None => authority.split(':').next().unwrap_or_default(),
+    };
+    host.eq_ignore_ascii_case("localhost")
+        || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// What a person does about a refusal.
+pub(crate) fn refused(
+    code: u16,
+    error: Option<&client::core::ErrorInfo>,
+    device: &str,
+    lang: Lang,
+) -> String {
+    let name = error.map(|e| e.name.as_str()).unwrap_or_default();
+    let next = match (code, name) {
+        (4001, _) => say(
+            lang,
+            "под этим --device подключилась другая программа; чтобы работать вместе, возьмите другой --device",
+            "another program connected with this --device; use another --device to work side by side",
+        ),
+        (_, "forbidden") => say(
+            lang,
+            "этому токену нельзя это устройство или действие; проверьте --device и --token",
+            "this token may not use this device or do this; check --device and --token",
+        ),
+        (_, "bad_frame") => say(lang, "исправьте то, что названо выше", "mend what is named above"),
+        (1008, _) => say(
+            lang,
+            "токен не подходит; верный показывает `hermes-mobile token` на машине шлюза",
+            "the token is not accepted; `hermes-mobile token` on the gateway's machine prints the right one",
+        ),
+        (1009, _) => say(
+            lang,
+            "отправленное слишком велико; больше оно отправлено не будет",
+            "what was sent is too large; it will not be sent again",
+        ),
+        _ => say(
+            lang,
+            "шлюз не понимает эту программу; сверьте версии",
+            "the gateway does not understand this program; compare versions",
+        ),
+    };
+    let what = match error {
+        Some(e) if !e.message.is_empty() => format!("{} ({})", e.message, e.name),
+        _ => format!("{} {code}", say(lang, "отказано, код", "refused, code")),
+    };
+    let detail = error.and_then(|e| e.detail.as_deref()).map(|d| format!(" [{d}]")).unwrap_or_default();
+    format!("{what}{detail}: {next} (device {device:?})")
+}
+
+/// Why there is no connection, for a person.
+pub(crate) fn offline(why: &client::core::Why, lang: Lang) -> String {
+    use client::core::Why;
+    match why {
+        Why::Connect { status: Some(404), .. } => say(
+            lang,
+            "по этому адресу нет шлюза (HTTP 404); обычный путь — /ws",
+            "there is no gateway at this address (HTTP 404); the usual path is /ws",
+        )
+        .into(),
+        Why::Connect { detail, .. } => format!(
+            "{} ({detail}). {}",
+            say(lang, "не удалось подключиться", "could not connect"),
+            say(
+                lang,
+                "Запущен ли шлюз (`hermes-mobile serve`), верен ли адрес?",
+                "Is the gateway running (`hermes-mobile serve`), is the address right?"
+            )
+        ),
+        Why::Late | Why::Silent => say(lang, "шлюз не отвечает", "the gateway does not answer").into(),
+        Why::Closed { code: 1012 } => say(lang, "шлюз перезапускается", "the gateway restarts").into(),
+        Why::Closed { code: 1013 } => {
+            say(lang, "шлюз перегружен или просит подождать", "the gateway is overloaded or asks to wait")
+                .into()
+        }
+        Why::Closed { code } => format!(
+            "{} {code}",
+            say(lang, "шлюз закрыл связь, код", "the gateway closed the connection, code")
+        ),
+        Why::Cut => say(lang, "связь прервалась", "the connection was cut").into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_local_token_stays_here() {
+        for address in ["ws://127.0.0.1:8787/ws", "localhost:1", "http://[::1]:9/ws", "127.9.9.9"] {
+            assert!(local(address), "{address}");
+        }
+        for address in [
+            "ws://example.org/ws",
+            "10.0.0.1:8787",
+            "127.0.0.1.example.org",
+            "localhost.example.org:80",
+            "ftp://127.0.0.1",
+        ] {
+            assert!(!local(address), "{address}");
+        }
+    }
+}
