@@ -20,11 +20,11 @@ SIM := 4
 FAULTS := 4
 FUZZ := 3
 
-# Which Rust tests belong to which part: the simulation and the fault tests have crates and binaries of their own,
-# wire tests are those that open sockets, unit tests all the others.
-IS_SIM := package(hermes-mobile-sim)
-IS_FAULTS := package(hermes-mobile-store) & kind(test)
+# Which Rust tests belong to which part: fault tests are those of the store from outside and of its failing disk, wire
+# tests are those that open sockets, unit tests all the others.
+IS_FAULTS := package(hermes-mobile-powercut) + (package(hermes-mobile-store) & kind(test))
 IS_WIRE := kind(test) & (package(hermes-mobile-wire) + package(hermes-mobile-gateway) + package(hermes-mobile) + package(hermes-mobile-client))
+SEEDS := 20000
 
 PARTS := lint build unit wire sim faults fuzz
 TEST_PARTS := $(PARTS:%=test-%)
@@ -60,15 +60,17 @@ test-lint: ## formatting, clippy, licences and bans, Python checks, docs
 
 lint: test-setup test-lint ## the same with its tools installed first
 
-test-build: ## the workspace and all its tests
+test-build: ## the workspace and all its tests, the release binary, the simulation, the fuzz targets
 	@code=0; \
 	$(PART) --step build.workspace $(BUILD) -- cargo build --workspace --all-targets --locked || code=1; \
+	$(PART) --step build.release $(BUILD) -- cargo build --release --locked || code=1; \
+	$(PART) --step build.sim $(BUILD) -- cargo build --release --locked -p hermes-mobile-sim || code=1; \
 	$(PART) --step build.fuzz $(BUILD) -- scripts/fuzz build || code=1; \
 	exit $$code
 
 test-unit: ## state machines, codecs, store conformance, architecture, doc tests, the runner's own tests
 	@code=0; \
-	$(PART) --tests unit.nextest $(UNIT) -- $(NEXTEST) -E 'not ($(IS_SIM)) - ($(IS_FAULTS)) - ($(IS_WIRE))' || code=1; \
+	$(PART) --tests unit.nextest $(UNIT) -- $(NEXTEST) -E 'not ($(IS_FAULTS)) - ($(IS_WIRE))' || code=1; \
 	$(PART) unit.doctest $(UNIT) -- cargo test --doc --workspace --locked --quiet || code=1; \
 	$(PART) --tests unit.scripts $(UNIT) -- $(PYTEST) tests/test_scripts.py || code=1; \
 	exit $$code
@@ -76,12 +78,15 @@ test-unit: ## state machines, codecs, store conformance, architecture, doc tests
 test-wire: ## sockets: our own tests, WebSocket conformance, foreign clients
 	@code=0; \
 	$(PART) --tests wire.nextest $(WIRE) -- $(NEXTEST) -E '$(IS_WIRE)' || code=1; \
-	$(PART) --tests wire.conformance $(WIRE) -- $(PYTHON) tests/conformance.py || code=1; \
+	$(PART) --tests wire.conformance $(WIRE) -- tests/ws_conformance.sh $(TARGET_DIR)/debug/ws-echo $(BIN)/kosoku || code=1; \
 	$(PART) --tests wire.clients $(WIRE) -- $(PYTEST) -n 4 tests/test_checklist_wscat.py tests/test_websockets.py tests/test_start.py || code=1; \
 	exit $$code
 
-test-sim: ## the simulation in virtual time
-	@$(PART) --tests sim.nextest $(SIM) -- $(NEXTEST) -E '$(IS_SIM)'
+test-sim: ## the simulation in virtual time; planted mistakes must be found
+	@code=0; \
+	$(PART) --tests sim.seeds $(SIM) -- cargo run --release --locked -p hermes-mobile-sim -- --seeds $(SEEDS) || code=1; \
+	$(PART) --tests sim.mutants $(SIM) -- cargo run --release --locked -p hermes-mobile-sim -- --seeds $(SEEDS) --mutants || code=1; \
+	exit $$code
 
 test-faults: ## power cuts, full disks, kill -9 under load
 	@code=0; \
@@ -94,13 +99,15 @@ test-fuzz: ## every fuzz target for 15 seconds
 
 fuzz: test-setup test-fuzz ## the same with its tools installed first
 
-soak: test-setup ## the long runs: fuzz targets 10 minutes each, 200 kills
+soak: ## the long runs: a million seeds, 200 kills, fuzz targets 10 minutes each
 	@rm -rf target/report
+	@$(MAKE) --no-print-directory test-setup
 	@code=0; \
 	$(PART) --step build $(BUILD) -- cargo build --workspace --all-targets --locked || code=1; \
+	$(PART) --tests soak.sim 60 -- cargo run --release --locked -p hermes-mobile-sim -- --seeds 1000000 || code=1; \
 	$(PART) --tests soak.kill 60 -- env HERMES_KILLS=200 $(PYTEST) --timeout 3600 tests/test_kill.py || code=1; \
 	$(PART) --tests soak.fuzz 60 -- scripts/fuzz 600 || code=1; \
-	scripts/report build soak || code=1; \
+	scripts/report setup build soak || code=1; \
 	exit $$code
 
 bench-size: ## measures binary size, start time with 0 and 1,000,000 stored rows, idle memory

@@ -98,7 +98,7 @@ def test_unknown_settings_are_warned_about_and_bad_ones_stop_the_start(tmp_path:
         Gateway(tmp_path / "state", MOBILE_CHUNK_LIMIT="many").launch()
 
 
-def test_tokens_and_words_are_never_in_the_log(tmp_path: Path) -> None:
+def test_field_tokens_and_words_are_never_in_the_log(tmp_path: Path) -> None:
     secret, words = "url-token-5c1d9e", "words-of-a-person-77ab"
 
     async def scene(gateway: Gateway) -> None:

@@ -377,7 +377,7 @@ def test_a_message_over_the_transport_limit(gateway: Gateway) -> None:
 
 
 @pytest.mark.parametrize("name", ["../../../x", "x" * 129, "", "*", "😀", "a b", "a\u200db", 7, None])
-def test_a_device_id_that_is_none_is_refused_in_words(gateway: Gateway, name: object) -> None:
+def test_field_a_device_id_that_is_none_is_refused_in_words(gateway: Gateway, name: object) -> None:
     async def scene() -> None:
         async with connect(gateway.url) as socket:
             await socket.send(
@@ -392,7 +392,7 @@ def test_a_device_id_that_is_none_is_refused_in_words(gateway: Gateway, name: ob
 
 
 @pytest.mark.parametrize("name", ["телефон", "a:b", "user@host", "شخص", "a+b~c", "x" * 128])
-def test_a_device_id_of_any_script(gateway: Gateway, name: str) -> None:
+def test_field_a_device_id_of_any_script(gateway: Gateway, name: str) -> None:
     async def scene() -> None:
         async with opened(gateway, name) as phone:
             assert phone.ready["session"] == f"mobile:{name}"

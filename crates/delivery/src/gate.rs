@@ -10,7 +10,7 @@ use protocol::{
     server::{Capabilities, ErrorFrame, Limits, Ready, ReadyDevice, ServerFrame},
     words::Lang,
 };
-use session::Identity;
+use session::{Identity, rate::Bucket};
 
 use crate::io::{Origin, Settings};
 use protocol::record::DeviceNo;
@@ -40,6 +40,8 @@ pub(crate) struct Conn {
     pub(crate) who: Option<Identity>,
     pub(crate) lang: Lang,
     pub(crate) timer: Option<Millis>,
+    /// Rate of its `deliver` frames; what belongs to a device is counted there.
+    pub(crate) frames: Bucket,
     /// Rubbish in a row on a connection that only delivers.
     pub(crate) rubbish: u32,
 }
@@ -52,6 +54,7 @@ impl Conn {
             who: None,
             lang: settings.lang,
             timer: None,
+            frames: Bucket::new(settings.frames_per_second, settings.frames_burst, now),
             rubbish: 0,
         }
     }

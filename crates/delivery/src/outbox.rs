@@ -122,6 +122,17 @@ impl Outbox {
         self.items.get(&seq).is_none_or(|item| item.batch <= committed)
     }
 
+    /// The last of the oldest items that `conn` never gets, because they were only for an earlier connection.
+    pub(crate) fn dead(&self, conn: ConnId) -> Option<u64> {
+        let dead = |item: &&Item| item.once.is_some_and(|only| only != conn);
+        self.items.iter().take_while(|(_, item)| dead(item)).last().map(|(seq, _)| *seq)
+    }
+
+    /// Whether the newest item of an id waits for the disk.
+    pub(crate) fn waits(&self, id: u128, committed: u64) -> bool {
+        self.latest.get(&id).and_then(|seq| self.items.get(seq)).is_some_and(|item| item.batch > committed)
+    }
+
     /// The last frame of an item was handed to the connection.
     pub(crate) fn sent(&mut self, seq: u64) {
         self.sent = self.sent.max(seq);

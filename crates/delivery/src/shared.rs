@@ -6,7 +6,7 @@ use protocol::{
     Millis,
     id::{CardIds, IdMaker},
     link::{CallError, CallResult, CallValue, ToAgent},
-    record::{Body, DeviceNo, Mark, Op, Pos, Row, hash128},
+    record::{Body, DeviceNo, Mark, Op, Pos, Row, hash64, hash128},
     series::SpoolNo,
 };
 
@@ -77,6 +77,15 @@ impl Shared {
         let pos = self.next_pos;
         self.next_pos += 1;
         pos
+    }
+
+    /// The event number of an answer to a card. An answer is not stored before it is taken, so a position would be used
+    /// again after a crash, and an agent that lives on would take the next text for a repeat of it. These numbers lie above all
+    /// positions and are never used twice; they fit a double's 53 bits.
+    pub(crate) fn offer(&mut self) -> Pos {
+        let number = self.number().to_le_bytes();
+        let random = hash64(&[b"offer", &self.settings.seed, &number]);
+        (1 << 52) | (random & ((1 << 52) - 1))
     }
 
     /// A number for a ticket, a nonce, a spool or a request.

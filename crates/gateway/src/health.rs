@@ -1,9 +1,16 @@
 //! Whether the gateway can do its work, for `/readyz` and the log.
 
-use std::sync::{
-    Mutex, PoisonError,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
 };
+
+/// So long after a failed commit `/readyz` says no. Then it says yes again, since only somebody who comes causes the next
+/// commit, which tells.
+const TRY_AGAIN: Duration = Duration::from_secs(60);
 
 /// Shared by the hub, which knows, and the routes, which tell.
 #[derive(Debug, Default)]
@@ -12,7 +19,8 @@ pub(crate) struct Health {
     stopping: AtomicBool,
     /// Whether the last commit failed; checked first, since commits are frequent.
     failing: AtomicBool,
-    why: Mutex<String>,
+    /// When, and why.
+    failed: Mutex<Option<(Instant, String)>>,
 }
 
 impl Health {
@@ -32,7 +40,7 @@ impl Health {
     }
     /// A commit failed. Logged once until one succeeds.
     pub(crate) fn store_fails(&self, reason: &str) {
-        reason.clone_into(&mut self.why.lock().unwrap_or_else(PoisonError::into_inner));
+        *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), reason.to_owned()));
         if !self.failing.swap(true, Ordering::Relaxed) {
             tracing::error!("nothing can be stored, so nothing is accepted: {reason}");
         }
@@ -46,8 +54,10 @@ impl Health {
             return Err("stopping".to_owned());
         }
         if self.failing.load(Ordering::Relaxed) {
-            let why = self.why.lock().unwrap_or_else(PoisonError::into_inner);
-            return Err(format!("nothing can be stored: {why}"));
+            let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some((_, why)) = failed.as_ref().filter(|(at, _)| at.elapsed() < TRY_AGAIN) {
+                return Err(format!("nothing can be stored: {why}"));
+            }
         }
         Ok(())
     }

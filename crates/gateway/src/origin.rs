@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_means_a_loopback_peer_and_nobody_in_between() {
+    fn field_loopback_means_a_loopback_peer_and_nobody_in_between() {
         assert!(from(LOCAL, &[], None).loopback);
         assert!(from("127.9.9.9:1", &[], None).loopback);
         assert!(from("[::1]:1", &[], None).loopback);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_trusted_proxy_says_who_the_client_is() {
+    fn field_only_a_trusted_proxy_says_who_the_client_is() {
         let trusted = [Network::parse("127.0.0.1").unwrap(), Network::parse("10.0.0.0/8").unwrap()];
         let address = |peer: &str, list: &[&str]| {
             let pairs: Vec<_> = list.iter().map(|v| ("x-forwarded-for", *v)).collect();

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bound_is_exact_and_looks_at_letters_only() {
+    fn field_the_bound_is_exact_and_looks_at_letters_only() {
         for (size, max, fits) in [(9, 9, true), (10, 9, false), (8, 9, true), (1, 1, true), (2, 1, false)] {
             let dense = encode(&vec![1; size]);
             let airy: String = dense.chars().flat_map(|c| [c, '\n', ' ']).collect();

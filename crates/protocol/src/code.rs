@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_obeys_never_loops_on_a_refusal() {
+    fn field_a_client_that_obeys_never_loops_on_a_refusal() {
         for code in [CloseCode::Denied, CloseCode::Replaced, CloseCode::Rubbish, CloseCode::TooLarge] {
             assert_eq!(code.after(), AfterClose::Stop);
         }

@@ -165,13 +165,31 @@ fn riff(head: &[u8]) -> Option<Sniffed> {
         return None;
     }
     match head.get(8..12)? {
-        // Format 3 is samples of floating point, which not every player knows (RFC 2361).
-        b"WAVE" if at(head, 12, b"fmt ") && at(head, 20, &[3, 0]) => found("audio/wav; codecs=3", "wav"),
-        b"WAVE" => found("audio/wav", "wav"),
+        // What is not plain samples is said (RFC 2361): not every player and not every speech recogniser knows it.
+        b"WAVE" => match wave_format(head) {
+            Some(3) => found("audio/wav; codecs=3", "wav"),
+            Some(6) => found("audio/wav; codecs=6", "wav"),
+            Some(7) => found("audio/wav; codecs=7", "wav"),
+            _ => found("audio/wav", "wav"),
+        },
         b"WEBP" => found("image/webp", "webp"),
         b"AVI " => found("video/x-msvideo", "avi"),
         _ => None,
     }
+}
+
+/// Format tag of a RIFF/WAVE file: 1 integers, 3 floating point, 6 A-law, 7 mu-law.
+fn wave_format(head: &[u8]) -> Option<u16> {
+    let mut rest = head.get(12..)?;
+    // Recorders put chunks of their own before the one that tells.
+    while !rest.starts_with(b"fmt ") {
+        let size = u32::from_le_bytes(*rest.get(4..)?.first_chunk::<4>()?);
+        // Chunks start at even places.
+        rest = rest.get(usize::try_from(size).ok()?.checked_add(8)?.checked_next_multiple_of(2)?..)?;
+    }
+    let tag = |place: usize| rest.get(place..)?.first_chunk::<2>().map(|tag| u16::from_le_bytes(*tag));
+    // The extensible form has the tag at the beginning of a longer name.
+    tag(8).and_then(|format| if format == 0xfffe { tag(32) } else { Some(format) })
 }
 
 /// ISO base media files: the brand tells what they are.

@@ -50,8 +50,6 @@ pub enum Say {
     AgentAway,
     /// Notice: what was said waited a day and was not handed over. Holds the beginning of it.
     Expired(String),
-    /// Notice: the agent stopped in the middle of its reply.
-    AgentDied,
     /// Notice: the agent wanted to send a file that it may not send. Holds the name.
     FileRefused(String),
     /// Notice: a file of the agent's was too large to send. Holds the name.
@@ -117,9 +115,6 @@ impl Say {
                 "Агент сейчас не подключён. Сообщение сохранено и будет передано, когда он вернётся.",
                 "The agent is not connected. The message is kept and will be handed over when it is back.",
             ),
-            Self::AgentDied => {
-                ("Агент прервался посреди ответа.", "The agent stopped in the middle of its reply.")
-            }
             Self::SetAside => (
                 "Одно сообщение не удалось показать в этом приложении. Оно осталось в истории.",
                 "One message could not be shown in this app. It is kept in the history.",
@@ -195,7 +190,6 @@ mod tests {
             Say::CannotStore,
             Say::AgentAway,
             Say::Expired("WHAT".into()),
-            Say::AgentDied,
             Say::FileRefused("WHAT".into()),
             Say::FileTooLarge("WHAT".into()),
             Say::FileLost("WHAT".into()),
@@ -214,7 +208,6 @@ mod tests {
                 | Say::CannotStore
                 | Say::AgentAway
                 | Say::Expired(_)
-                | Say::AgentDied
                 | Say::FileRefused(_)
                 | Say::FileTooLarge(_)
                 | Say::FileLost(_)

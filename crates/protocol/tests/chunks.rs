@@ -43,7 +43,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn chunks_join_keep_the_limit_and_cut_no_cluster(text in text(), limit in 0_usize..60) {
+    fn field_chunks_join_keep_the_limit_and_cut_no_cluster(text in text(), limit in 0_usize..60) {
         check(&text, &chunks(&text, limit), limit.max(1), |p| p.chars().count());
     }
 
@@ -130,7 +130,7 @@ fn a_long_text_is_cut_in_linear_time() {
 }
 
 #[test]
-fn every_frame_of_a_long_message_keeps_the_bound_of_frames_to_a_device() {
+fn field_every_frame_of_a_long_message_keeps_the_bound_of_frames_to_a_device() {
     use hermes_mobile_protocol::server::{Chunk, Message, ServerFrame};
     for hard in ["\u{1}", "\"\\", "😀"] {
         // A little more than one message holds.

@@ -74,19 +74,23 @@ impl Access {
             .credential(given)
             .ok_or_else(|| Problem::new(ErrorCode::AuthFailed, "the token is not known to this server"))?;
         let loopback_deliver = loopback && self.deliver_loopback;
+        if matches!(credential, Credential::Deliver(_)) {
+            // A token that was made to deliver opens nobody's conversation, whatever device its holder names.
+            return Ok(Identity {
+                credential,
+                device: None,
+                user: String::new(),
+                proven: false,
+                deliver: Right::Yes,
+            });
+        }
         let Some(device) = hello.device.as_ref() else {
-            let allowed =
-                matches!(credential, Credential::Deliver(_)) || (credential == Credential::Owner && loopback);
-            if !allowed {
+            if credential != Credential::Owner || !loopback {
                 return Err(Problem::bad(
                     "device is required: device.id names the device (only a deliver token, or a loopback peer with MOBILE_TOKEN, may leave it out)",
                 ));
             }
-            let deliver = if matches!(credential, Credential::Deliver(_)) || loopback_deliver {
-                Right::Yes
-            } else {
-                Right::No
-            };
+            let deliver = if loopback_deliver { Right::Yes } else { Right::No };
             return Ok(Identity { credential, device: None, user: String::new(), proven: false, deliver });
         };
         if !self.allowed.is_empty() && !self.allowed.contains(&device.id) {
@@ -112,12 +116,7 @@ impl Access {
         } else {
             hello.user_id.clone().unwrap_or_else(|| device.id.clone())
         };
-        let deliver = match credential {
-            Credential::Device => Right::No,
-            Credential::Deliver(_) => Right::Yes,
-            Credential::Owner if loopback_deliver => Right::Yes,
-            Credential::Owner => Right::No,
-        };
+        let deliver = if credential == Credential::Owner && loopback_deliver { Right::Yes } else { Right::No };
         Ok(Identity { credential, device: Some(device.id.clone()), user, proven, deliver })
     }
 

@@ -56,6 +56,8 @@ enum State {
         option_id: String,
         then: Option<(String, Option<String>)>,
         asked: bool,
+        /// The agent that took it has lost its memory since.
+        lost: bool,
     },
     Done {
         end: End,
@@ -126,7 +128,7 @@ impl Cards {
     /// The store says that the agent took an answer.
     pub fn restore_taken(&mut self, id: &str, event: Pos, option_id: String) {
         if let Some(card) = self.cards.get_mut(id) {
-            card.state = State::Taken { event, option_id, then: None, asked: false };
+            card.state = State::Taken { event, option_id, then: None, asked: false, lost: false };
         }
     }
 
@@ -277,7 +279,13 @@ impl Cards {
         match &card.state {
             State::Answered { option_id, .. } => {
                 let option_id = option_id.clone();
-                card.state = State::Taken { event, option_id: option_id.clone(), then: None, asked: false };
+                card.state = State::Taken {
+                    event,
+                    option_id: option_id.clone(),
+                    then: None,
+                    asked: false,
+                    lost: false,
+                };
                 Some((id.clone(), option_id, true))
             }
             State::Taken { option_id, .. } => Some((id.clone(), option_id.clone(), false)),
@@ -320,10 +328,36 @@ impl Cards {
         }
     }
 
-    /// An agent that has lost its memory asks for the card again: it is not acting on an answer.
+    /// Cards about which the agent was asked and has not said how they stand: the question may be lost with its link.
+    #[must_use]
+    pub fn asked(&self) -> Vec<String> {
+        let asked = |card: &&Card| matches!(card.state, State::Taken { asked: true, .. });
+        let mut asked: Vec<&Card> = self.cards.values().filter(asked).collect();
+        asked.sort_by_key(|card| card.pos);
+        asked.into_iter().map(|card| card.record.prompt.id.clone()).collect()
+    }
+
+    /// Events of the answers that are with the agent, or that it took.
+    pub fn events(&self) -> impl Iterator<Item = Pos> {
+        self.cards.values().filter_map(|card| match &card.state {
+            State::Answered { event, .. } | State::Taken { event, .. } => Some(*event),
+            State::Open | State::Done { .. } => None,
+        })
+    }
+
+    /// The agent has lost its memory: it acts on no answer that it took before.
+    pub fn forgotten(&mut self) {
+        for card in self.cards.values_mut() {
+            if let State::Taken { lost, .. } = &mut card.state {
+                *lost = true;
+            }
+        }
+    }
+
+    /// The agent asks for the card again: if it has lost its memory since it took an answer, it is not acting on it.
     pub fn reopen(&mut self, id: &str) {
         if let Some(card) = self.cards.get_mut(id)
-            && matches!(card.state, State::Taken { .. })
+            && matches!(card.state, State::Taken { lost: true, .. })
         {
             card.state = State::Open;
         }

@@ -130,6 +130,17 @@ impl Turn {
         }
     }
 
+    /// The present state for a connection that may show an older one.
+    pub fn present_again(&self, out: &mut Vec<ServerFrame>) {
+        if !self.working() {
+            out.push(stop());
+        }
+        match self.state {
+            State::Idle => out.push(avatar(AvatarState::Idle)),
+            _ => self.present(out),
+        }
+    }
+
     fn typing(&self) -> ServerFrame {
         ServerFrame::Typing(Typing { stop: false, ttl_ms: Some(TYPING_TTL_MS), text: self.text.clone() })
     }

@@ -108,12 +108,16 @@ impl World {
         if (c.closing || !c.server) && !answer {
             return self.fail(format!("a frame on the closed connection {conn}"));
         }
-        if c.closing || !c.server {
+        let sender = c.who.checked_sub(self.clients.len());
+        let gone = c.closing || !c.server;
+        let done = match sender {
+            Some(delivery) => self.outcome_told(delivery, &frame),
+            None if gone => Ok(()),
+            None => self.written(conn, &frame),
+        };
+        self.check(done);
+        if gone {
             return;
-        }
-        if c.who < self.clients.len() {
-            let done = self.written(conn, &frame);
-            self.check(done);
         }
         let bytes = text.len();
         let (now, way) = (self.now, self.rng.range(0, self.plan.way_ms));
@@ -331,15 +335,17 @@ impl World {
         expired: bool,
         reason: Option<&str>,
     ) -> Result<(), String> {
-        let effects: Vec<_> = self.effects.iter().filter(|(of, ..)| of == card).collect();
+        let effects: Vec<_> = self.effects.iter().filter(|effect| effect.card == card).collect();
         let living = self.agent.as_ref().map(|agent| agent.life);
         let named = |life: Option<u64>| {
-            effects.iter().any(|(_, by, what)| life.is_none_or(|life| life == *by) && Some(what.as_str()) == option)
+            effects.iter().any(|effect| {
+                life.is_none_or(|life| life == effect.life) && Some(effect.option.as_str()) == option
+            })
         };
         if !expired && reason.is_none() && !named(None) {
             return Err(format!("card {card} ended with {option:?}, which nobody did"));
         }
-        let done_by_living = effects.iter().any(|(_, by, _)| Some(*by) == living);
+        let done_by_living = effects.iter().any(|effect| Some(effect.life) == living);
         if done_by_living && (expired || !named(living)) {
             return Err(format!(
                 "card {card} ended with {option:?}, expired {expired}, reason {reason:?}, but the agent did {effects:?}"

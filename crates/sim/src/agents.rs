@@ -51,6 +51,15 @@ pub(crate) struct Offer {
     may_act: Option<u64>,
 }
 
+/// What an agent did on a card.
+#[derive(Debug)]
+pub(crate) struct Effect {
+    pub(crate) card: String,
+    pub(crate) life: u64,
+    event: u64,
+    pub(crate) option: String,
+}
+
 impl World {
     fn scripted(&self) -> bool {
         self.plan.agent == AgentKind::Scripted
@@ -149,10 +158,12 @@ impl World {
         if offer.option != option {
             return self.fail(format!("card {card}: {} was pressed and {option} is done", offer.option));
         }
-        if self.effects.iter().any(|(of, by, _)| *of == card && *by == life) {
-            return self.fail(format!("card {card} is acted on twice"));
+        match self.effects.iter().find(|effect| effect.card == card && effect.life == life) {
+            // Said again, because it could not be stored.
+            Some(effect) if effect.event == event => {}
+            Some(_) => self.fail(format!("card {card} is acted on twice")),
+            None => self.effects.push(Effect { card, life, event, option: option.to_owned() }),
         }
-        self.effects.push((card, life, option.to_owned()));
     }
 
     /// Calls reach the gateway.

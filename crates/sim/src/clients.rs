@@ -51,6 +51,11 @@ impl World {
                 text_bytes: std::collections::BTreeMap::new(),
             },
         );
+        // The first frame of a connection does not overtake what the same client sent on an older one.
+        let last_up = self.conns.values().filter(|c| c.who == who).map(|c| c.last_up).max().unwrap_or_default();
+        if let Some(c) = self.conns.get_mut(&conn) {
+            c.last_up = last_up;
+        }
         self.note(|| format!("connection {conn} of {who}"));
         let origin = Origin { loopback: false, address: "192.0.2.1".to_owned(), token: None };
         self.handle(Input::Connected { conn, origin });

@@ -17,6 +17,8 @@ use crate::rng::Rng;
 
 /// A call that may succeed later is repeated after this.
 const AGAIN_MS: Millis = 500;
+/// So long after the time of a card its event ends, whatever the gateway says.
+const GRACE_MS: Millis = 60_000;
 
 #[derive(Clone, Debug)]
 enum Then {
@@ -28,7 +30,7 @@ enum Then {
     /// The first text is through: edit it once more.
     Reworded(u64),
     /// A card of an event.
-    Card(u64),
+    Card(u64, u64),
     Take(u64, CardOutcome),
 }
 
@@ -44,6 +46,8 @@ enum Step {
     Say(Vec<FromAgent>),
     Call(Call),
     Style(u64, u64),
+    /// Nothing more is expected of the card of this event.
+    Forget(u64),
 }
 
 /// An event of this process.
@@ -108,8 +112,22 @@ impl Scripted {
             }
         }
         out.extend(call.frames.iter().cloned());
-        if let Some(req) = last {
-            self.calls.insert(req, call);
+        match last {
+            Some(req) => {
+                self.calls.insert(req, call);
+            }
+            None => self.through(&call),
+        }
+    }
+
+    /// A call is through: the events that it ended are done.
+    fn through(&mut self, call: &Call) {
+        for frame in &call.frames {
+            if let FromAgent::Done { event, .. } = frame
+                && let Some(job) = self.jobs.get_mut(event)
+            {
+                job.done = true;
+            }
         }
     }
 
@@ -177,9 +195,6 @@ impl Scripted {
 
     /// Last words of an event: `done` shares their commit.
     fn finish(&mut self, no: u64, mut frames: Vec<FromAgent>, out: &mut Vec<FromAgent>) {
-        if let Some(job) = self.jobs.get_mut(&no) {
-            job.done = true;
-        }
         frames.push(done(no));
         self.call(Call { frames, then: Then::Nothing }, out);
     }
@@ -197,9 +212,6 @@ impl Scripted {
                 out.push(turn(TurnState::On));
                 let status = FromAgent::Status { device: device.clone(), text: Some("reads".to_owned()) };
                 out.push(status);
-                if let Some(job) = self.jobs.get_mut(&no) {
-                    job.done = true;
-                }
                 let frames = vec![say, turn(TurnState::Off), done(no)];
                 let at = now + self.rng.below(2_000);
                 self.step(at, Step::Call(Call { frames, then: Then::Nothing }));
@@ -227,7 +239,7 @@ impl Scripted {
                 let seconds = self.rng.range(3, 40);
                 self.call(Call { frames: vec![say], then: Then::Nothing }, out);
                 let card = prompt(key(4), &device, style == 7, seconds);
-                self.call(Call { frames: vec![card], then: Then::Card(no) }, out);
+                self.call(Call { frames: vec![card], then: Then::Card(no, seconds) }, out);
             }
             8 => self.call(Call { frames: vec![say], then: Then::Reworded(no) }, out),
             9 => self.finish(no, vec![say.clone(), say.clone(), say], out),
@@ -285,11 +297,6 @@ impl Scripted {
         } else {
             (vec![edit(&device, bubble, text, true), turn(TurnState::Off), done(no)], Then::Nothing)
         };
-        if left == 0
-            && let Some(job) = self.jobs.get_mut(&no)
-        {
-            job.done = true;
-        }
         self.step(at, Step::Call(Call { frames, then }));
     }
 
@@ -298,12 +305,13 @@ impl Scripted {
         if !result.ok {
             if result.error.is_some_and(|error| error.retryable) {
                 self.step(now + AGAIN_MS, Step::Call(call));
-            } else if let Then::Card(no) = call.then {
+            } else if let Then::Card(no, _) = call.then {
                 self.finish(no, Vec::new(), out);
                 out.push(done(no));
             }
             return;
         }
+        self.through(&call);
         match (call.then, result.value) {
             (Then::Opened(no), Some(CallValue::Message { message_id, .. })) => {
                 let Some(job) = self.jobs.get_mut(&no) else { return };
@@ -318,7 +326,9 @@ impl Scripted {
                 let frame = edit(&job.device, message_id, text, true);
                 self.finish(no, vec![frame], out);
             }
-            (Then::Card(no), Some(CallValue::Prompt { prompt_id })) => {
+            (Then::Card(no, seconds), Some(CallValue::Prompt { prompt_id })) => {
+                // A card that ended with an earlier process tells nothing any more.
+                self.step(now + seconds * 1_000 + GRACE_MS, Step::Forget(no));
                 self.cards.entry(prompt_id).or_insert(Card { job: no, applied: None });
             }
             (Then::Take(event, outcome), _) => self.take(event, outcome, out),
@@ -368,6 +378,11 @@ impl Scripted {
                 Step::Say(frames) => out.extend(frames),
                 Step::Call(call) => self.call(call, out),
                 Step::Style(no, style) => self.style(no, style, now, out),
+                Step::Forget(no) => {
+                    if self.jobs.get(&no).is_some_and(|job| !job.done) {
+                        self.finish(no, Vec::new(), out);
+                    }
+                }
             }
         }
     }

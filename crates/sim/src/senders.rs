@@ -7,7 +7,7 @@ use protocol::{
 };
 
 use crate::{
-    ledger::What,
+    ledger::{Item, What},
     world::{Ev, World},
 };
 
@@ -68,36 +68,39 @@ impl World {
                 self.say_up(conn, frame);
                 return;
             }
-            ServerFrame::DeliverDone { state, .. } => {
-                let shown = device.is_some_and(|client| client.bubbles.iter().any(|b| b.text == d.text && b.last));
-                match state {
-                    DeliverState::Delivered if !shown => {
-                        let id = d.id.clone();
-                        return self.fail(format!("{id} is said to be delivered and is not on the device"));
-                    }
-                    DeliverState::Delivered if d.undelivered => {
-                        let id = d.id.clone();
-                        return self.fail(format!("{id} was offline and is delivered"));
-                    }
-                    DeliverState::Delivered => d.delivered = true,
-                    DeliverState::Queued if !d.queue => {
-                        return self.fail("a message that may not be queued is queued");
-                    }
-                    DeliverState::Queued => {}
-                }
-            }
-            ServerFrame::Error(error) if error.code == ErrorCode::DeviceOffline => {
-                // Written or stored: the outcome stands.
-                let stored = |item: &crate::ledger::Item| matches!(&item.what, What::Message { text } if *text == d.text);
-                d.undelivered = d.undelivered || self.ledger.items.values().any(stored);
-                if d.delivered {
+            ServerFrame::DeliverDone { state: DeliverState::Delivered, .. } => {
+                let shown = |b: &crate::client::Bubble| b.text == d.text && b.last;
+                if !device.is_some_and(|client| client.bubbles.iter().any(shown)) {
                     let id = d.id.clone();
-                    return self.fail(format!("{id} was delivered and is said to be offline"));
+                    return self.fail(format!("{id} is said to be delivered and is not on the device"));
                 }
             }
+            ServerFrame::DeliverDone { .. } => {}
+            ServerFrame::Error(error) if error.code == ErrorCode::DeviceOffline => {}
             ServerFrame::Error(error) if error.code == ErrorCode::Internal => {}
             other => return self.fail(format!("a sender gets {other:?}")),
         }
         self.client_closes(conn);
+    }
+
+    /// The gateway says what became of a delivery: the same to everybody who asks.
+    pub(crate) fn outcome_told(&mut self, delivery: usize, frame: &ServerFrame) -> Result<(), String> {
+        let Some(d) = self.deliveries.get_mut(delivery) else { return Ok(()) };
+        match frame {
+            ServerFrame::DeliverDone { state: DeliverState::Queued, .. } if !d.queue => {
+                Err(format!("{} may not be queued and is", d.id))
+            }
+            ServerFrame::DeliverDone { state: DeliverState::Delivered, .. } => {
+                d.delivered = true;
+                if d.undelivered { Err(format!("{} was offline and is delivered", d.id)) } else { Ok(()) }
+            }
+            ServerFrame::Error(error) if error.code == ErrorCode::DeviceOffline => {
+                // Written or stored: the outcome stands.
+                let stored = |item: &Item| matches!(&item.what, What::Message { text } if *text == d.text);
+                d.undelivered = d.undelivered || self.ledger.items.values().any(stored);
+                if d.delivered { Err(format!("{} was delivered and is said to be offline", d.id)) } else { Ok(()) }
+            }
+            _ => Ok(()),
+        }
     }
 }

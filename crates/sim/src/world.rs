@@ -13,7 +13,7 @@ use session::Access;
 use store::Store;
 
 use crate::{
-    agents::{Offer, Proc},
+    agents::{Effect, Offer, Proc},
     client::Client,
     disk::{Disk, Files},
     ledger::Ledger,
@@ -186,8 +186,7 @@ pub(crate) struct World {
     /// Calls without a result, of each link.
     pub(crate) calls: BTreeMap<(AgentId, u64), FromAgent>,
     pub(crate) offers: BTreeMap<u64, Offer>,
-    /// What agents did on cards: card, life, option.
-    pub(crate) effects: Vec<(String, u64, String)>,
+    pub(crate) effects: Vec<Effect>,
     /// Events that were told to an agent.
     pub(crate) handed: BTreeSet<u64>,
     /// Number of the last loss of the agent, until one is attached again.

@@ -14,7 +14,7 @@ fn descriptors() -> usize {
 }
 
 #[tokio::test]
-async fn after_1000_half_open_deaths_descriptors_and_tasks_are_back_at_the_base_line() {
+async fn field_after_1000_half_open_deaths_descriptors_and_tasks_are_back_at_the_base_line() {
     let tasks = || Handle::current().metrics().num_alive_tasks();
     let config = WireConfig {
         ping_every: Duration::from_millis(20),

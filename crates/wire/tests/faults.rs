@@ -78,7 +78,7 @@ async fn fault_closes<IO: AsyncRead + AsyncWrite + Unpin>(mut pair: Pair<IO>, by
 }
 
 #[tokio::test]
-async fn each_framing_fault_ends_its_socket_with_its_code_and_no_other() {
+async fn field_each_framing_fault_ends_its_socket_with_its_code_and_no_other() {
     let mut neighbour = over_tcp(WireConfig::default()).await;
     for (name, bytes, code) in faults() {
         println!("{name}, at once, over TCP");
@@ -110,7 +110,7 @@ async fn too_long_is_told(mut pair: Pair<TcpStream>, announced: u64, more: usize
 }
 
 #[tokio::test]
-async fn a_message_over_the_limit_is_refused_by_its_header_and_error_and_1009_arrive() {
+async fn field_a_message_over_the_limit_is_refused_by_its_header_and_error_and_1009_arrive() {
     // The header alone; nothing of the message was sent.
     let mut pair = over_tcp(WireConfig::default()).await;
     pair.peer.write_all(&head(FIN | TEXT, SMALL + 1)).await.unwrap();
@@ -130,7 +130,7 @@ async fn a_message_over_the_limit_is_refused_by_its_header_and_error_and_1009_ar
 }
 
 #[tokio::test]
-async fn fragments_count_together_and_a_message_that_never_ends_is_too_long() {
+async fn field_fragments_count_together_and_a_message_that_never_ends_is_too_long() {
     let mut pair = over_tcp(WireConfig::default()).await;
     let first = frame(TEXT, &vec![b'a'; SMALL]);
     let mixed = [first, frame(FIN | PING, b"still"), frame(0, b"b")].concat();

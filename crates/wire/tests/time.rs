@@ -24,7 +24,7 @@ fn about(since: Instant, expected: Duration) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_peer_that_answers_pings_stays_and_one_that_is_silent_goes_after_75_seconds() {
+async fn field_a_peer_that_answers_pings_stays_and_one_that_is_silent_goes_after_75_seconds() {
     let start = Instant::now();
     let mut pair = in_memory(WireConfig::default(), 4096);
     for number in 1..=24 {
@@ -59,7 +59,7 @@ async fn bytes_of_a_slow_large_frame_are_signs_of_life() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_peer_that_reads_nothing_is_cut_after_15_seconds_and_a_slow_one_is_not() {
+async fn field_a_peer_that_reads_nothing_is_cut_after_15_seconds_and_a_slow_one_is_not() {
     let mut pair = in_memory(WireConfig::default(), 1000);
     pair.send(Out::Text("a".repeat(100_000)));
     // Slow: some bytes every 14 s.

@@ -238,7 +238,7 @@ fn a_pong_proves_only_what_was_sent_before_its_ping() {
 }
 
 #[test]
-fn final_closes_are_final() {
+fn field_final_closes_are_final() {
     for code in [1008, 4001, 1003, 1009] {
         let mut rig = Rig::new();
         rig.connect();
@@ -300,7 +300,7 @@ fn locked_out_waits_as_long_as_asked() {
 }
 
 #[test]
-fn too_large_drops_the_item_and_keeps_the_others() {
+fn field_too_large_drops_the_item_and_keeps_the_others() {
     let mut rig = Rig::new();
     rig.connect();
     let small = rig.text("small");
@@ -320,7 +320,7 @@ fn too_large_drops_the_item_and_keeps_the_others() {
 }
 
 #[test]
-fn three_complaints_set_the_oldest_aside() {
+fn field_three_complaints_set_the_oldest_aside() {
     let mut rig = Rig::new();
     rig.connect();
     let poison = rig.text("poison");

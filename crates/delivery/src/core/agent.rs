@@ -2,15 +2,15 @@
 
 use protocol::{
     Millis,
-    link::{Answer, FromAgent},
+    link::{Answer, FromAgent, ToAgent},
     record::DeviceNo,
 };
 
-use super::{Core, Deferred};
+use super::{Core, Deferred, Slot};
 use crate::{
     device::Device,
     io::{Action, AgentId, Attach},
-    shared::{AgentNow, Ctx},
+    shared::{AgentNow, Ctx, call_error, call_result},
 };
 
 impl Core {
@@ -80,10 +80,40 @@ impl Core {
                 }
                 continue;
             }
-            match self.device_of(&call) {
-                Ok(Some(no)) => self.with_device(no, now, out, |device, ctx| device.call(agent, call, ctx)),
-                Ok(None) => self.nobody(Deferred::Call(agent, call), "event or prompt_id is not known", out),
-                Err(id) => self.with_slot(id, Deferred::Call(agent, call), now, out),
+            self.place(agent, call, now, out);
+        }
+    }
+
+    /// Gives a call to the device that it is about.
+    fn place(&mut self, agent: AgentId, call: FromAgent, now: Millis, out: &mut Vec<Action>) {
+        match self.device_of(&call) {
+            Ok(Some(no)) if self.devices.contains_key(&no) => {
+                self.with_device(no, now, out, |device, ctx| device.call(agent, call, ctx));
+            }
+            // It may be about one of the devices that are being loaded.
+            Ok(_) if self.slots.values().any(|slot| matches!(slot, Slot::Loading(_))) => {
+                self.unplaced.push((agent, call));
+            }
+            Ok(_) => match call {
+                // An answer that is not known any more has ended: its card is open again, or closed.
+                FromAgent::Take { req, .. } => {
+                    let error = call_error("withdrawn", "the answer was withdrawn; do nothing", false);
+                    let frame = ToAgent::Result(call_result(req, Err(error)));
+                    out.push(Action::ToAgent { agent, frame });
+                }
+                call => {
+                    self.nobody(Deferred::Call(agent, call), "event or prompt_id is not known", out);
+                }
+            },
+            Err(id) => self.with_slot(id, Deferred::Call(agent, call), now, out),
+        }
+    }
+
+    /// A device has been loaded, or cannot be: calls that may have been about it.
+    pub(super) fn place_again(&mut self, now: Millis, out: &mut Vec<Action>) {
+        for (agent, call) in std::mem::take(&mut self.unplaced) {
+            if self.shared.agent.as_ref().is_some_and(|now| now.id == agent) {
+                self.place(agent, call, now, out);
             }
         }
     }

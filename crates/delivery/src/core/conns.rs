@@ -311,8 +311,9 @@ impl Core {
     }
 
     pub(super) fn deliver(&mut self, conn: ConnId, deliver: Deliver, now: Millis, out: &mut Vec<Action>) {
-        let Some(state) = self.conns.get(&conn) else { return };
+        let Some(state) = self.conns.get_mut(&conn) else { return };
         let lang = state.lang;
+        let rate = state.frames.take(now);
         let mut reply = |problem: Problem| {
             let problem = problem.with_id(Some(deliver.id.clone()));
             out.push(Action::Send { conn, text: gate::error(&problem, false, lang).encode() });
@@ -322,6 +323,12 @@ impl Core {
                 ErrorCode::Forbidden,
                 "deliver is allowed from a loopback peer or with a deliver token",
             ));
+            return;
+        }
+        if let Err(retry_after) = rate {
+            let mut problem = Problem::new(ErrorCode::RateLimited, "too many frames: send it again later");
+            problem.retry_after_ms = Some(retry_after);
+            reply(problem);
             return;
         }
         self.deliver_to(conn, deliver, now, out);

@@ -6,7 +6,7 @@ use protocol::{
     limits,
     link::ToAgent,
     problem::Problem,
-    record::{DeviceNo, Loaded},
+    record::{DeviceNo, Loaded, hash128},
 };
 use session::{Credential, Identity};
 
@@ -14,7 +14,7 @@ use super::{Core, Deferred, Slot};
 use crate::{
     device::{Device, Who},
     gate::{self, Stage},
-    io::{Action, ConnId},
+    io::{Action, ConnId, Settings},
     shared::{Ctx, call_error},
 };
 
@@ -61,7 +61,8 @@ impl Core {
             }
             Deferred::Deliver(conn, deliver) => {
                 let Some(state) = self.conns.get(&conn) else { return };
-                let credential = state.who.as_ref().map_or_else(String::new, credential_name);
+                let credential =
+                    state.who.as_ref().map_or_else(String::new, |who| credential_name(who, &self.shared.settings));
                 let who = Who::Conn {
                     conn,
                     id: deliver.id.clone(),
@@ -99,10 +100,12 @@ impl Core {
             }
             Ok(None) => {
                 self.slots.remove(&id);
+                // A home device of that very name that is not there stands for nobody.
+                let home_is_home = self.shared.settings.home_device.as_deref() == Some(HOME);
                 for what in waiting {
                     match what {
                         // No device is called so: the home device is meant.
-                        Deferred::Deliver(conn, mut deliver) if deliver.target == HOME => {
+                        Deferred::Deliver(conn, mut deliver) if deliver.target == HOME && !home_is_home => {
                             let Some(home) = self.shared.settings.home_device.clone() else {
                                 let why = "target is home, and MOBILE_HOME_DEVICE is not set";
                                 self.nobody(Deferred::Deliver(conn, deliver), why, out);
@@ -196,7 +199,7 @@ impl Core {
     ) {
         if let Some(device) = self.devices.get_mut(&no) {
             f(device, &mut Ctx { now, shared: &mut self.shared, out });
-            if !self.touched.contains(&no) {
+            if !std::mem::replace(&mut device.touched, true) {
                 self.touched.push(no);
             }
         }
@@ -227,10 +230,14 @@ impl Core {
     }
 }
 
-fn credential_name(who: &Identity) -> String {
+/// A name that a credential keeps, wherever its token stands in the settings.
+fn credential_name(who: &Identity, settings: &Settings) -> String {
     match &who.credential {
         Credential::Owner => "owner".to_owned(),
         Credential::Device => "device".to_owned(),
-        Credential::Deliver(number) => format!("deliver{number}"),
+        Credential::Deliver(number) => {
+            let token = settings.access.deliver.get(*number).map_or("", String::as_str);
+            format!("deliver{:032x}", hash128(&[b"credential", &settings.secret, token.as_bytes()]))
+        }
     }
 }

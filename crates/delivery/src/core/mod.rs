@@ -60,6 +60,8 @@ pub struct Core {
     /// Last batch that is known to have failed.
     failed_upto: u64,
     touched: Vec<DeviceNo>,
+    /// Calls that name an event or a card of a device that may be being loaded.
+    unplaced: Vec<(AgentId, FromAgent)>,
     draining: bool,
 }
 
@@ -79,6 +81,7 @@ impl Core {
             under_way: VecDeque::new(),
             failed_upto: 0,
             touched: Vec::new(),
+            unplaced: Vec::new(),
             draining: false,
         }
     }
@@ -111,7 +114,10 @@ impl Core {
             Input::Closed { conn, code } => self.closed(conn, code, now, out),
             Input::Stored { upto } => self.stored(upto, now, out),
             Input::StoreFailed { from, upto, why } => self.store_failed(from, upto, &why, now, out),
-            Input::Loaded { device, loaded } => self.loaded(device, loaded, now, out),
+            Input::Loaded { device, loaded } => {
+                self.loaded(device, loaded, now, out);
+                self.place_again(now, out);
+            }
             Input::Rows { device, ticket, rows } => {
                 self.on_device(device, now, out, |device, ctx| device.rows(ticket, rows, ctx))
             }
@@ -248,6 +254,7 @@ impl Core {
         let touched = std::mem::take(&mut self.touched);
         for no in &touched {
             let Some(device) = self.devices.get_mut(no) else { continue };
+            device.touched = false;
             let before = self.shared.ops.len();
             let was_live = device.live.as_ref().map(|live| live.conn);
             device.settle(&mut Ctx { now, shared: &mut self.shared, out });

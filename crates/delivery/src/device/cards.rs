@@ -15,6 +15,7 @@ use super::{Device, Effect};
 use crate::{
     inbox::Stage,
     io::AgentId,
+    outbox::id_hash,
     shared::{Asked, Ctx, call_error},
 };
 
@@ -31,10 +32,7 @@ impl Device {
         };
         let key_hash = cards::key_hash(&key);
         if let Some(id) = self.card_keys.get(&key_hash).cloned() {
-            // An agent that has lost its memory is not acting on an answer that an earlier one took.
-            if ctx.shared.agent.as_ref().is_some_and(|agent| agent.attach.fresh) {
-                self.cards.reopen(&id);
-            }
+            self.cards.reopen(&id);
             self.after_last(Effect::Result { agent, req, value: Some(CallValue::Prompt { prompt_id: id }) });
             return;
         }
@@ -80,15 +78,17 @@ impl Device {
 
     /// The device answers a card.
     pub(super) fn card_answer(&mut self, answer: &PromptAnswer, ctx: &mut Ctx<'_>) {
-        let event = ctx.shared.pos();
+        let event = ctx.shared.offer();
         match self.cards.answer(answer, event, ctx.shared.settings.take_ms, ctx.now) {
             Answered::Unknown => self.unknown_card(&answer.prompt_id, ctx),
+            // Its end is not on disk: it comes as an item when it is.
+            Answered::Again(done) if self.outbox.waits(id_hash(&done.id), self.committed) => {}
             Answered::Again(done) => self.answer(&ServerFrame::PromptDone(done), ctx),
             Answered::Wait => {}
             Answered::Refused(problem) => {
                 self.refuse(&problem.with_id(Some(answer.prompt_id.clone())), ctx);
             }
-            Answered::Ask => self.ask_agent(&answer.prompt_id, ctx),
+            Answered::Ask => self.after_last(Effect::Ask { prompt_id: answer.prompt_id.clone() }),
             Answered::Offer(outcome) => {
                 ctx.shared.events.insert(event, self.no);
                 self.offer(event, outcome, ctx);
@@ -133,7 +133,7 @@ impl Device {
         }
     }
 
-    fn ask_agent(&mut self, prompt_id: &str, ctx: &mut Ctx<'_>) {
+    pub(super) fn ask_agent(&mut self, prompt_id: &str, ctx: &mut Ctx<'_>) {
         let Some(agent) = ctx.shared.agent.as_ref().map(|agent| agent.id) else { return };
         let req = ctx.shared.number();
         ctx.shared.asked.insert(req, Asked { device: self.no, prompt_id: prompt_id.to_owned() });
@@ -232,7 +232,7 @@ impl Device {
                     .with_id(Some(id));
                     self.refuse(&problem, ctx);
                 }
-                Due::Ask { id } => self.ask_agent(&id, ctx),
+                Due::Ask { id } => self.after_last(Effect::Ask { prompt_id: id }),
                 Due::Expired { id, outcome } => {
                     let option_id = outcome.option_id.clone();
                     self.close_card(&id, End { option_id, expired: true, reason: None }, ctx);

@@ -10,7 +10,7 @@ use protocol::{
     server::{DeliverState, ServerFrame},
 };
 
-use super::{Device, messages::text_content};
+use super::{Device, Effect, messages::text_content};
 use crate::{
     gate,
     io::{Action, AgentId, ConnId},
@@ -41,7 +41,8 @@ pub(super) struct Pending {
 }
 
 /// How it ended.
-enum Outcome {
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Outcome {
     Delivered,
     Queued,
     Offline,
@@ -162,12 +163,27 @@ impl Device {
                 let body = Body::Delivered { id: pending.id.clone(), ok };
                 ctx.append(self.no, &body, Some(&Mark::Ended { id: hash, ok }));
             }
-            report(&pending.id, &pending.who, outcome, ctx);
+            // On disk first: the same id gets the same outcome also after a crash.
+            let Pending { id, who, .. } = pending;
+            self.after_batch(Effect::Report { id, who, outcome: *outcome }, ctx);
         }
     }
 }
 
-fn report(message_id: &str, who: &Who, outcome: &Outcome, ctx: &mut Ctx<'_>) {
+/// The outcome cannot be kept: nobody is told one that may be another later.
+pub(super) fn not_kept(who: &Who, ctx: &mut Ctx<'_>) {
+    match who {
+        Who::Conn { conn, id, lang, .. } => {
+            let problem = Problem::new(ErrorCode::Internal, "the gateway could not store the outcome")
+                .saying(protocol::words::Say::CannotStore)
+                .with_id(Some(id.clone()));
+            ctx.out.push(Action::Send { conn: *conn, text: gate::error(&problem, false, *lang).encode() });
+        }
+        Who::Agent { agent, req } => ctx.result(*agent, *req, Err(super::cannot_store())),
+    }
+}
+
+pub(super) fn report(message_id: &str, who: &Who, outcome: &Outcome, ctx: &mut Ctx<'_>) {
     let state = match outcome {
         Outcome::Delivered => Some(DeliverState::Delivered),
         Outcome::Queued => Some(DeliverState::Queued),

@@ -14,9 +14,9 @@ impl Device {
         DeviceInfo { online: self.online(), ..self.state.info.clone() }
     }
 
-    /// Every event that is not done belongs to this device.
+    /// Every event that is not done, or whose card the agent is acting on, belongs to this device.
     pub(crate) fn register_events(&self, ctx: &mut Ctx<'_>) {
-        for pos in self.inbox.positions() {
+        for pos in self.inbox.positions().chain(self.cards.events()) {
             ctx.shared.events.insert(pos, self.no);
         }
     }
@@ -32,13 +32,24 @@ impl Device {
             self.close_refused(&id, "agent_restarted", ctx);
         }
         let another = self.last_instance.as_deref().is_some_and(|last| last != instance);
-        self.close_bubbles(|of| of != instance, ctx);
+        self.close_bubbles(|open| open.bubble.instance != instance, ctx);
         if another || fresh {
             self.clear_turn(ctx);
+        }
+        if fresh {
+            self.cards.forgotten();
+        }
+        if fresh && !self.open.is_empty() {
+            // It may go on with them, or not.
+            self.open.iter_mut().for_each(|open| open.restored = true);
+            self.forget_at = Some(ctx.now + CLOSE_AFTER_MS);
         }
         self.last_instance = Some(instance);
         self.inbox.again(another || fresh);
         self.offer_again(ctx);
+        for prompt_id in self.cards.asked() {
+            self.after_last(super::Effect::Ask { prompt_id });
+        }
     }
 
     /// The agent's link is gone.

@@ -35,6 +35,9 @@ impl Device {
         if crate::mutants::is(crate::mutants::Mutant::SeqRestarts) {
             device.state.seq = device.state.proven;
         }
+        if !device.open.is_empty() {
+            device.forget_at = Some(ctx.now + super::CLOSE_AFTER_MS);
+        }
         // A large file that was on its way when the gateway stopped gets its place now.
         for file in std::mem::take(&mut device.bulk) {
             device.place_file(file, ctx);
@@ -61,6 +64,7 @@ impl Device {
                     piece: bubble.piece,
                     pos: row.pos,
                     batch: 0,
+                    restored: true,
                     bubble: Bubble::new(bubble.id, bubble.text, bubble.reply_to, bubble.instance, row.at),
                 });
             }

@@ -137,6 +137,7 @@ impl Device {
         }
         let id = self.piece_id(of, complete.len(), ctx);
         if let Some(open) = self.open.iter_mut().find(|open| open.bubble.id == id) {
+            open.restored = false;
             open.bubble.edit((*last).to_owned());
         } else {
             let instance =
@@ -150,7 +151,8 @@ impl Device {
             let mark = first.then_some(Mark::Out { id: hash, content: OPEN });
             let pos = ctx.append(self.no, &bubble_body(of, piece, &bubble), mark.as_ref());
             self.dirty = true;
-            self.open.push(Open { of: of.to_owned(), piece, pos, batch: ctx.shared.batch_no, bubble });
+            let batch = ctx.shared.batch_no;
+            self.open.push(Open { of: of.to_owned(), piece, pos, batch, restored: false, bubble });
         }
         self.empty_pieces_from(of, complete.len() + 1, ctx);
     }
@@ -167,9 +169,8 @@ impl Device {
     }
 
     /// Closes open bubbles with their last text.
-    pub(super) fn close_bubbles(&mut self, which: impl Fn(&str) -> bool, ctx: &mut Ctx<'_>) {
-        let (close, keep): (Vec<Open>, Vec<Open>) =
-            std::mem::take(&mut self.open).into_iter().partition(|open| which(&open.bubble.instance));
+    pub(super) fn close_bubbles(&mut self, which: impl Fn(&Open) -> bool, ctx: &mut Ctx<'_>) {
+        let (close, keep): (Vec<Open>, Vec<Open>) = std::mem::take(&mut self.open).into_iter().partition(which);
         self.open = keep;
         for open in close {
             let message = MessageRecord {

@@ -69,6 +69,10 @@ enum Effect {
     Answer(Box<ServerFrame>),
     /// What the gateway tells the agent may go to it.
     Told { pos: Pos },
+    /// The agent is asked about a card: behind the results that it has not got, so that it knows what it took.
+    Ask { prompt_id: String },
+    /// Who waits for the outcome of a delivery is told.
+    Report { id: String, who: Who, outcome: deliver::Outcome },
     /// The agent gets its result.
     Result { agent: AgentId, req: u64, value: Option<CallValue> },
 }
@@ -83,6 +87,8 @@ struct Open {
     pos: Pos,
     /// Batch of its first record.
     batch: u64,
+    /// It comes from the store, and the agent has not gone on with it since.
+    restored: bool,
     bubble: Bubble,
 }
 
@@ -153,10 +159,15 @@ pub(crate) struct Device {
     last_instance: Option<String>,
     clear_at: Option<Millis>,
     close_at: Option<Millis>,
+    /// When the bubbles that the agent has not gone on with since they were loaded are closed: what closed them may have
+    /// been lost with a batch.
+    forget_at: Option<Millis>,
     noticed_outage: u64,
     /// When it is told that the agent is away.
     notice_at: Option<Millis>,
     pub(crate) timer: Option<Millis>,
+    /// The present input touched it.
+    pub(crate) touched: bool,
 }
 
 impl Device {
@@ -204,9 +215,11 @@ impl Device {
             last_instance: None,
             clear_at: None,
             close_at: None,
+            forget_at: None,
             noticed_outage: 0,
             notice_at: None,
             timer: None,
+            touched: false,
         }
     }
 
@@ -264,10 +277,20 @@ impl Device {
     /// The device is about to be forgotten in memory: whoever waits for an answer is told.
     pub(crate) fn give_up(&mut self, ctx: &mut Ctx<'_>) {
         for (_, effect) in std::mem::take(&mut self.effects) {
-            if let Effect::Result { agent, req, .. } = effect {
+            match effect {
+                Effect::Result { agent, req, .. } => ctx.result(agent, req, Err(cannot_store())),
+                Effect::Report { who, .. } => deliver::not_kept(&who, ctx),
+                _ => {}
+            }
+        }
+        // Files that are being taken over are taken again when the call is repeated.
+        let waiting = self.taking.take().map(|taking| (taking.agent, taking.call));
+        for (agent, call) in waiting.into_iter().chain(std::mem::take(&mut self.calls)) {
+            if let Some(req) = call.req() {
                 ctx.result(agent, req, Err(cannot_store()));
             }
         }
+        ctx.shared.spool_bytes = ctx.shared.spool_bytes.saturating_sub(self.series.bytes());
         let spools: Vec<SpoolNo> = self.series.clear();
         for spool in spools {
             ctx.out.push(Action::Discard { spool });
@@ -339,7 +362,8 @@ impl Device {
                     .with_id(Some(id));
                     self.refuse(&problem, ctx);
                 }
-                Effect::Told { .. } => {}
+                Effect::Told { .. } | Effect::Ask { .. } => {}
+                Effect::Report { who, .. } => deliver::not_kept(&who, ctx),
                 Effect::Answer(frame) => self.answer(&frame, ctx),
                 Effect::Result { agent, req, .. } => {
                     ctx.result(agent, req, Err(cannot_store()));
@@ -375,6 +399,8 @@ impl Device {
             match self.effects.pop_front() {
                 Some((_, Effect::Accepted { pos, .. } | Effect::Told { pos })) => self.inbox.stored(pos),
                 Some((_, Effect::Result { agent, req, value })) => ctx.result(agent, req, Ok(value)),
+                Some((_, Effect::Ask { prompt_id })) => self.ask_agent(&prompt_id, ctx),
+                Some((_, Effect::Report { id, who, outcome })) => deliver::report(&id, &who, &outcome, ctx),
                 Some((_, Effect::Answer(frame))) => self.answer(&frame, ctx),
                 None => break,
             }
@@ -439,6 +465,7 @@ impl Device {
             self.notice_at,
             self.clear_at,
             self.close_at,
+            self.forget_at,
             connected,
             self.pending.iter().filter_map(|pending| self.due_at(pending)).min(),
         ]
@@ -461,6 +488,10 @@ impl Device {
         if self.close_at.is_some_and(|at| now >= at) {
             self.close_at = None;
             self.close_bubbles(|_| true, ctx);
+        }
+        if self.forget_at.is_some_and(|at| now >= at) {
+            self.forget_at = None;
+            self.close_bubbles(|open| open.restored, ctx);
         }
         let mut frames = Vec::new();
         self.turn.tick(now, &mut frames);
@@ -486,7 +517,7 @@ impl Device {
             let id = match &frame {
                 Ok(ClientFrame::Text(text)) => text.id.clone(),
                 Ok(ClientFrame::Media(part)) => part.id.clone(),
-                Ok(ClientFrame::Deliver(deliver)) => Some(deliver.id.clone()),
+                Ok(ClientFrame::Prompt(answer)) => Some(answer.prompt_id.clone()),
                 Ok(_) => None,
                 Err(problem) => problem.id.clone(),
             };

@@ -17,11 +17,11 @@ use protocol::{
 use session::cards;
 
 use super::{Device, ReadFor};
-use crate::{gate, io::Action, shared::Ctx};
+use crate::{gate, io::Action, outbox::id_hash, shared::Ctx};
 
 /// So much may be handed over and not taken by the socket before the queue waits, bytes: enough to keep a fast line busy.
 const WINDOW: usize = 256 * 1024;
-/// Records of one page of a replay.
+/// Most records of one page of a replay.
 const PAGE: usize = 16;
 
 /// The live queue of a device.
@@ -82,6 +82,12 @@ pub(super) struct Replay {
     /// First `seq` that was not read.
     next: u64,
     reading: bool,
+    /// Records that the next page may have: few while they are large, so that a slow client holds little memory.
+    most: usize,
+    /// The turn was shown before the replay...
+    shown: bool,
+    /// ...and has changed since.
+    changed: bool,
 }
 
 impl Queue {
@@ -135,14 +141,23 @@ impl Device {
         live.ready = true;
         ctx.out.push(Action::Opened { conn: live.conn });
         self.answer(&ready, ctx);
-        let mut frames: Vec<ServerFrame> =
-            self.cards.present(ctx.now).into_iter().map(ServerFrame::Prompt).collect();
+        // A card that waits for the disk comes as an item when it is there.
+        let cards = self.cards.present(ctx.now).into_iter();
+        let mut frames: Vec<ServerFrame> = cards
+            .filter(|card| !self.outbox.waits(id_hash(&card.id), self.committed))
+            .map(ServerFrame::Prompt)
+            .collect();
+        let cards = frames.len();
         self.turn.present(&mut frames);
-        for frame in &frames {
-            self.answer(frame, ctx);
+        let shown = frames.len() > cards;
+        // Before the replay, and like it as fast as the socket takes them.
+        for frame in frames {
+            self.queue.push(0, What::Frame(frame.encode()));
         }
         self.outbox.connected(ctx.now);
-        self.replay = Some(Replay { next: self.state.proven + 1, reading: false });
+        self.pass_over_dead(ctx);
+        let next = self.state.proven + 1;
+        self.replay = Some(Replay { next, reading: false, most: 1, shown, changed: false });
     }
 
     /// The connection is gone. `code` is the client's.
@@ -182,6 +197,15 @@ impl Device {
     pub(crate) fn pong(&mut self, nonce: u64, ctx: &mut Ctx<'_>) {
         if let Some(seq) = self.outbox.pong(nonce) {
             self.proven(seq, ctx);
+            self.pass_over_dead(ctx);
+        }
+    }
+
+    /// What is never replayed holds nothing back.
+    fn pass_over_dead(&mut self, ctx: &mut Ctx<'_>) {
+        let conn = self.live.as_ref().map(|live| live.conn);
+        if let Some(dead) = conn.and_then(|conn| self.outbox.dead(conn)) {
+            self.proven(dead, ctx);
         }
     }
 
@@ -199,12 +223,14 @@ impl Device {
         self.online() && self.replay.is_none()
     }
 
-    /// Live frames that are not items. During a replay they are dropped: the present state is sent after it.
+    /// Live frames that are not items: states. During a replay they are dropped, and the present state is sent after it.
     pub(super) fn push_frames(&mut self, frames: Vec<ServerFrame>) {
         if self.takes_live() {
             for frame in frames {
                 self.queue.push(0, What::Frame(frame.encode()));
             }
+        } else if let Some(replay) = &mut self.replay {
+            replay.changed = replay.changed || !frames.is_empty();
         }
     }
 
@@ -280,7 +306,9 @@ impl Device {
             self.proven(self.outbox.written(), ctx);
         }
         let Some(live) = &self.live else { return };
-        let (conn, waiting) = (live.conn, live.unsent + self.queue.bytes);
+        // What a replay has read is bounded by its page. Closing on it would bring the same page again for ever.
+        let queued = if self.replay.is_some() { 0 } else { self.queue.bytes };
+        let (conn, waiting) = (live.conn, live.unsent + queued);
         if waiting > ctx.shared.settings.queue_bytes {
             ctx.out.push(Action::Close { conn, code: CloseCode::Overloaded });
             self.closed(None, ctx);
@@ -428,7 +456,7 @@ impl Device {
             self.end_replay(ctx);
             return;
         }
-        let (page, next) = self.outbox.replay(replay.next, PAGE, live.conn, self.committed);
+        let (page, next) = self.outbox.replay(replay.next, replay.most, live.conn, self.committed);
         let Some(next) = next else { return };
         replay.next = next;
         if page.is_empty() {
@@ -448,9 +476,13 @@ impl Device {
     }
 
     fn end_replay(&mut self, ctx: &mut Ctx<'_>) {
-        self.replay = None;
+        let Some(replay) = self.replay.take() else { return };
         let mut frames = Vec::new();
-        self.turn.present(&mut frames);
+        match (replay.changed, replay.shown) {
+            (true, true) => self.turn.present_again(&mut frames),
+            (true, false) => self.turn.present(&mut frames),
+            (false, _) => {}
+        }
         self.push_frames(frames);
         for open in &mut self.open {
             open.bubble.redraw();
@@ -484,6 +516,9 @@ impl Device {
                     if let Some(row) = rows.iter().find(|row| row.pos == item.pos) {
                         self.push_replayed(seq, row, ctx);
                     }
+                }
+                if let Some(replay) = &mut self.replay {
+                    replay.most = if self.queue.bytes > WINDOW { 1 } else { (replay.most * 2).min(PAGE) };
                 }
             }
         }

@@ -106,7 +106,7 @@ fn the_user_of_a_bound_token_is_not_what_hello_says() {
 }
 
 #[test]
-fn a_newer_connection_replaces_the_older() {
+fn field_a_newer_connection_replaces_the_older() {
     let mut play = Play::new();
     let older = play.hello("a");
     play.got(older);
@@ -193,7 +193,7 @@ fn field_a_lockout_is_checked_before_the_token() {
 }
 
 #[test]
-fn twenty_pieces_of_rubbish_end_a_connection_and_a_good_frame_forgives() {
+fn field_twenty_pieces_of_rubbish_end_a_connection_and_a_good_frame_forgives() {
     let mut play = Play::new();
     let conn = play.hello("a");
     play.got(conn);
@@ -260,7 +260,7 @@ fn a_frame_rate_names_the_frame_and_when_to_come_back() {
 }
 
 #[test]
-fn an_over_long_message_is_told_and_closed() {
+fn field_an_over_long_message_is_told_and_closed() {
     let mut play = Play::new();
     let conn = play.hello("a");
     play.got(conn);

@@ -45,7 +45,7 @@ fn start() -> (Play, u64) {
 }
 
 #[test]
-fn a_card_is_shown_answered_taken_and_done() {
+fn field_a_card_is_shown_answered_taken_and_done() {
     let (mut play, conn) = start();
     let id = card(&mut play, "k");
     let shown = play.got(conn).remove(0);
@@ -91,7 +91,7 @@ fn what_was_not_offered_is_the_refusal_and_prompt_done_says_so() {
 }
 
 #[test]
-fn an_unknown_card_is_expired_and_another_devices_is_forbidden() {
+fn field_an_unknown_card_is_expired_and_another_devices_is_forbidden() {
     let (mut play, conn) = start();
     press(&mut play, conn, "no-such", "once");
     assert_eq!(play.got(conn), [json!({"t": "prompt_done", "id": "no-such", "expired": true})]);
@@ -133,7 +133,7 @@ fn field_prompt_done_comes_only_after_the_agent_took_the_choice() {
     let late = take(&mut play, event);
     assert_eq!(
         (late["ok"].clone(), late["code"].as_str()),
-        (json!(false), Some("not_found")),
+        (json!(false), Some("withdrawn")),
         "the event is void"
     );
     apply(&mut play, event, "once");
@@ -174,7 +174,7 @@ fn a_refusal_overrides_an_approval_that_was_not_taken() {
 }
 
 #[test]
-fn time_over_is_the_refusal_for_device_and_agent() {
+fn field_time_over_is_the_refusal_for_device_and_agent() {
     let (mut play, conn) = start();
     let id = card(&mut play, "k");
     play.got(conn);
@@ -214,7 +214,7 @@ fn field_a_card_survives_a_restart_of_the_gateway_and_its_time_runs_on() {
 }
 
 #[test]
-fn a_deadline_that_passes_while_everything_is_down_is_kept() {
+fn field_a_deadline_that_passes_while_everything_is_down_is_kept() {
     let (mut play, _) = start();
     card(&mut play, "k");
     let mut play = play.crash();
@@ -331,4 +331,38 @@ fn clarify_takes_a_free_answer_and_refuses_what_it_did_not_offer() {
     play.say(conn, json!({"t": "prompt", "prompt_id": id, "option_id": "other", "text": "teal"}));
     let event = play.events().remove(0);
     assert!(matches!(&event.what, Said::Prompt { prompt } if prompt.text.as_deref() == Some("teal")));
+}
+
+#[test]
+fn field_a_second_card_in_the_same_turn_works_and_no_answer_is_chat() {
+    let (mut play, conn) = start();
+    play.say(conn, json!({"t": "text", "id": "1", "text": "clean up"}));
+    assert_eq!(play.events().len(), 1);
+    play.call(json!({"op": "turn", "device": "a", "state": "on"}));
+    play.got(conn);
+    for (key, option) in [("first", "once"), ("second", "session"), ("third", "deny")] {
+        let id = card(&mut play, key);
+        assert_eq!(play.got_of(conn, "prompt")[0]["id"], json!(id), "{key}");
+        press(&mut play, conn, &id, option);
+        let events = play.events();
+        assert_eq!(events.len(), 1, "{key}: the answer and nothing beside it");
+        assert!(
+            matches!(&events[0].what, Said::Prompt { prompt } if prompt.prompt_id == id && prompt.option_id.as_deref() == Some(option)),
+            "{key}: {:?}",
+            events[0].what
+        );
+        take(&mut play, events[0].event);
+        apply(&mut play, events[0].event, option);
+        let got = play.got(conn);
+        assert_eq!(got.len(), 1, "{key}: {got:?}");
+        assert_eq!((got[0]["t"].as_str(), got[0]["option_id"].as_str()), (Some("prompt_done"), Some(option)));
+        play.ack(events[0].event);
+        play.done(events[0].event);
+    }
+    // Words that look like an answer are words.
+    card(&mut play, "fourth");
+    play.say(conn, json!({"t": "text", "id": "2", "text": "once"}));
+    let events = play.events();
+    assert!(matches!(&events[0].what, Said::Text { text } if text == "once"), "{:?}", events[0].what);
+    assert!(play.got_of(conn, "prompt_done").is_empty(), "the card stays open");
 }

@@ -18,7 +18,7 @@ fn deliver(play: &mut Play, conn: u64, id: &str, target: &str, text: &str, more:
 }
 
 #[test]
-fn deliver_is_done_when_the_devices_stack_has_it() {
+fn field_deliver_is_done_when_the_devices_stack_has_it() {
     let mut play = Play::new();
     play.pongs = false;
     let phone = play.hello("qa-1");
@@ -49,7 +49,7 @@ fn deliver_is_done_when_the_devices_stack_has_it() {
 }
 
 #[test]
-fn an_offline_device_is_told_at_once_and_nothing_is_replayed() {
+fn field_an_offline_device_is_told_at_once_and_nothing_is_replayed() {
     let mut play = Play::new();
     let phone = play.hello("qa-1");
     play.cut(phone);
@@ -68,7 +68,7 @@ fn an_offline_device_is_told_at_once_and_nothing_is_replayed() {
 }
 
 #[test]
-fn what_is_not_proven_in_time_is_offline_and_never_replayed() {
+fn field_what_is_not_proven_in_time_is_offline_and_never_replayed() {
     let mut play = Play::new();
     play.pongs = false;
     let phone = play.hello("qa-1");
@@ -136,6 +136,34 @@ fn deliver_needs_the_right() {
     let conn = play.local("a");
     play.got(conn);
     assert_eq!(deliver(&mut play, conn, "x", "a", "hi", json!({}))[0]["code"], "forbidden");
+}
+
+#[test]
+fn a_deliver_token_opens_nobodys_conversation() {
+    let mut play = Play::new();
+    let phone = play.hello("a");
+    play.got(phone);
+    let conn = play.connect(Origin { address: "192.0.2.7".into(), ..Origin::default() });
+    play.say(conn, json!({"t": "hello", "token": "deliver-token", "device": {"id": "a"}}));
+    assert_eq!(play.got(conn)[0]["device"]["id"], "");
+    assert!(play.got(phone).is_empty(), "nobody is replaced");
+    play.say(conn, json!({"t": "text", "id": "1", "text": "hi"}));
+    assert_eq!(play.got(conn)[0]["code"], "forbidden");
+    assert_eq!(deliver(&mut play, conn, "x", "a", "hi", json!({}))[0]["state"], "delivered");
+}
+
+#[test]
+fn field_deliver_frames_have_a_rate() {
+    let mut play = Play::with(|settings| {
+        settings.frames_per_second = 10;
+        settings.frames_burst = 3;
+    });
+    let conn = sender(&mut play);
+    for number in 0..3 {
+        deliver(&mut play, conn, &number.to_string(), "nobody", "hi", json!({}));
+    }
+    let got = deliver(&mut play, conn, "4", "nobody", "hi", json!({}));
+    assert_eq!((got[0]["code"].as_str(), got[0]["id"].as_str()), (Some("rate_limited"), Some("4")));
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn turn(play: &mut Play, state: &str) {
 }
 
 #[test]
-fn a_turn_is_shown_in_order() {
+fn field_a_turn_is_shown_in_order() {
     let mut play = Play::new();
     play.attach("i");
     let conn = play.hello("a");

@@ -3,7 +3,7 @@ use serde_json::json;
 use crate::{play::Play, streams::draw};
 
 #[test]
-fn what_is_not_proven_is_sent_again_as_a_redraw() {
+fn field_what_is_not_proven_is_sent_again_as_a_redraw() {
     let mut play = Play::new();
     play.pongs = false;
     play.attach("i");
@@ -22,7 +22,7 @@ fn what_is_not_proven_is_sent_again_as_a_redraw() {
 }
 
 #[test]
-fn a_pong_proves_what_came_before_and_only_that() {
+fn field_a_pong_proves_what_came_before_and_only_that() {
     let mut play = Play::new();
     play.pongs = false;
     play.attach("i");
@@ -62,7 +62,7 @@ fn field_a_reply_that_is_ready_while_the_phone_is_away_comes_at_the_next_connect
 }
 
 #[test]
-fn seq_rises_over_connections_and_restarts() {
+fn field_seq_rises_over_connections_and_restarts() {
     let mut play = Play::new();
     let mut seqs = Vec::new();
     for round in 0..4 {
@@ -119,7 +119,7 @@ fn field_live_frames_wait_until_the_replay_is_done() {
 }
 
 #[test]
-fn an_item_on_which_a_client_gives_up_three_times_is_set_aside() {
+fn field_an_item_on_which_a_client_gives_up_three_times_is_set_aside() {
     let mut play = Play::new();
     play.pongs = false;
     play.attach("i");

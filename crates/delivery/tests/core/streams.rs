@@ -69,7 +69,7 @@ fn a_long_message_goes_out_in_chunks_that_join() {
 }
 
 #[test]
-fn a_repeated_send_makes_no_second_bubble() {
+fn field_a_repeated_send_makes_no_second_bubble() {
     let mut play = Play::new();
     play.pongs = false;
     play.attach("i");
@@ -156,7 +156,7 @@ fn field_a_cut_in_the_middle_of_a_stream_goes_on_in_the_same_bubble() {
 }
 
 #[test]
-fn no_bubble_stays_open_when_the_agent_dies() {
+fn field_no_bubble_stays_open_when_the_agent_dies() {
     for (how, wait) in [("ended", 0), ("lost", 60_000), ("failed", 0), ("another", 0)] {
         let mut play = Play::new();
         play.attach("i");
@@ -229,7 +229,7 @@ fn one_id_holds_700_000_bytes_and_the_rest_goes_on_under_a_new_one() {
 }
 
 #[test]
-fn a_device_that_reads_nothing_is_cut_and_keeps_its_items() {
+fn field_a_device_that_reads_nothing_is_cut_and_keeps_its_items() {
     let mut play = Play::with(|settings| settings.queue_bytes = 1_000_000);
     play.attach("i");
     let conn = play.hello("a");
@@ -248,7 +248,7 @@ fn a_device_that_reads_nothing_is_cut_and_keeps_its_items() {
 }
 
 #[test]
-fn a_slow_device_gets_the_newest_edit_only() {
+fn field_a_slow_device_gets_the_newest_edit_only() {
     let mut play = Play::new();
     play.attach("i");
     let conn = play.hello("a");

@@ -3,7 +3,7 @@ use serde_json::json;
 use crate::play::{Play, texts};
 
 #[test]
-fn a_text_is_on_disk_before_the_agent_gets_it() {
+fn field_a_text_is_on_disk_before_the_agent_gets_it() {
     let mut play = Play::new();
     play.attach("i");
     let conn = play.hello("a");
@@ -16,7 +16,7 @@ fn a_text_is_on_disk_before_the_agent_gets_it() {
 }
 
 #[test]
-fn the_same_id_is_one_text() {
+fn field_the_same_id_is_one_text() {
     let mut play = Play::new();
     play.attach("i");
     let conn = play.hello("a");
@@ -146,7 +146,7 @@ fn a_large_backlog_is_read_back_from_disk() {
 }
 
 #[test]
-fn what_was_not_acked_comes_again_and_what_was_not_done_after_a_new_process() {
+fn field_what_was_not_acked_comes_again_and_what_was_not_done_after_a_new_process() {
     let mut play = Play::new();
     play.attach("i");
     let conn = play.hello("a");
@@ -242,7 +242,7 @@ fn field_a_lone_surrogate_costs_nothing() {
 }
 
 #[test]
-fn two_devices_never_share_anything() {
+fn field_two_devices_never_share_anything() {
     let mut play = Play::new();
     play.attach("i");
     let names = ["a", "A", "а", "a:1", "a.1"];

@@ -12,6 +12,18 @@ fn wav(format: u16, channels: u16, rate: u32) -> Vec<u8> {
     [b"RIFF\x24\0\0\0WAVEfmt \x10\0\0\0", &fmt[..], b"data\0\0\0\0"].concat()
 }
 
+fn extensible(format: u16) -> Vec<u8> {
+    let mut bytes = wav(0xfffe, 2, 48_000);
+    bytes.truncate(36);
+    [&bytes[..], b"\x16\0\x20\0\x03\0\0\0", &format.to_le_bytes(), b"\0\0\0\0\x10\0\x80\0\0\xaa\0\x38\x9b\x71data"]
+        .concat()
+}
+
+fn late_format(format: u16) -> Vec<u8> {
+    let (start, rest) = (&wav(format, 1, 8_000)[..12], wav(format, 1, 8_000)[12..].to_vec());
+    [start, b"JUNK\x05\0\0\0abcde\0", &rest].concat()
+}
+
 fn ogg_page(packet: &[u8]) -> Vec<u8> {
     [b"OggS\0\x02", &[0; 20][..], &[1, packet.len() as u8], packet].concat()
 }
@@ -61,6 +73,11 @@ fn field_the_bytes_tell_what_a_file_is() {
         ("wav without samples", wav(1, 1, 16_000), "audio/wav", "wav"),
         ("wav of 8 kHz stereo", wav(1, 2, 8_000), "audio/wav", "wav"),
         ("wav of float samples", wav(3, 1, 48_000), "audio/wav; codecs=3", "wav"),
+        ("wav of mu-law", wav(7, 1, 8_000), "audio/wav; codecs=7", "wav"),
+        ("wav of floats in the extensible form", extensible(3), "audio/wav; codecs=3", "wav"),
+        ("wav of integers in the extensible form", extensible(1), "audio/wav", "wav"),
+        ("wav with a chunk before its format", late_format(3), "audio/wav; codecs=3", "wav"),
+        ("wav without a format", b"RIFF\x24\0\0\0WAVEJUNK\xff\xff\xff\xff".to_vec(), "audio/wav", "wav"),
         ("mp3 with a tag", b"ID3\x04\0\0\0\0\0\0".to_vec(), "audio/mpeg", "mp3"),
         ("mp3", b"\xff\xfb\x90\x64\0\0".to_vec(), "audio/mpeg", "mp3"),
         ("aac", b"\xff\xf1\x50\x80\x02\x1f".to_vec(), "audio/aac", "aac"),

@@ -42,7 +42,7 @@ fn offered(answered: Answered) -> String {
 }
 
 #[test]
-fn the_pressed_option_is_what_the_agent_gets() {
+fn field_the_pressed_option_is_what_the_agent_gets() {
     let mut cards = approval();
     assert_eq!(offered(press(&mut cards, "session", 7, NOW)), "session");
     assert_eq!(press(&mut cards, "session", 8, NOW), Answered::Wait, "a retry");

@@ -5,7 +5,12 @@ use std::{
     os::unix::fs::{PermissionsExt, symlink},
 };
 
-use protocol::{link::MediaSource, record::hash64, server::OutKind};
+use protocol::{
+    client::{self, ClientFrame},
+    link::MediaSource,
+    record::hash64,
+    server::OutKind,
+};
 use rustix::fs::CWD;
 use tempfile::TempDir;
 
@@ -243,7 +248,7 @@ fn inline_files() {
 }
 
 #[test]
-fn nothing_outside_media_out_is_read() {
+fn field_nothing_outside_media_out_is_read() {
     let (dir, files) = files();
     let out = files.media_out_dir().to_owned();
     let secret = dir.path().canonicalize().unwrap().join("secret.txt");
@@ -306,4 +311,147 @@ fn sizes_of_an_agents_file() {
         fs::write(&path, vec![3; bytes]).unwrap();
         assert_eq!(take(&files, &path).err(), expected, "{bytes}");
     }
+}
+
+/// Puts a file of one part together.
+fn whole(files: &Files, part: &MediaPart) -> Result<InFile, Problem> {
+    files.spool(1, part).unwrap();
+    files.assemble(1, part)
+}
+
+/// A RIFF/WAVE file: format tag, channels, samples a second, bits a sample, bytes of samples.
+fn wave(format: u16, channels: u16, rate: u32, bits: u16, samples: usize) -> Vec<u8> {
+    let frame = channels * bits / 8;
+    let fmt = [
+        &format.to_le_bytes()[..],
+        &channels.to_le_bytes(),
+        &rate.to_le_bytes(),
+        &(rate * u32::from(frame)).to_le_bytes(),
+        &frame.to_le_bytes(),
+        &bits.to_le_bytes(),
+    ]
+    .concat();
+    let size = 36 + samples as u32;
+    let data = [&(samples as u32).to_le_bytes()[..], &vec![0; samples]].concat();
+    [b"RIFF", &size.to_le_bytes()[..], b"WAVEfmt \x10\0\0\0", &fmt, b"data", &data].concat()
+}
+
+/// The first page of an Ogg stream that begins with this packet.
+fn ogg(packet: &[u8]) -> Vec<u8> {
+    [b"OggS\0\x02", &[0; 20][..], &[1, packet.len() as u8], packet].concat()
+}
+
+/// An ISO media file of this brand.
+fn boxes(brand: &[u8; 4], compatible: &[u8; 4]) -> Vec<u8> {
+    [b"\0\0\0\x18ftyp", &brand[..], b"\0\0\0\0mif1", compatible, b"\0\0\0\x08free"].concat()
+}
+
+#[test]
+fn field_the_agent_is_told_what_the_bytes_are() {
+    let (_dir, files) = files();
+    let jpeg = b"\xff\xd8\xff\xe0\0\x10JFIF\0\x01\x01".to_vec();
+    let moving = b"RIFF\x64\0\0\0WEBPVP8X\x0a\0\0\0\x02\0\0\0\0\0\0\0\0\0ANIM\x06\0\0\0".to_vec();
+    let svg = "\u{feff}<?xml version=\"1.0\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\"/>".as_bytes().to_vec();
+    for (name, said, bytes, mime, extension) in [
+        ("png.webp", "image/webp", PNG.to_vec(), "image/png", "png"),
+        ("jpeg.png", "image/png", jpeg, "image/jpeg", "jpg"),
+        ("IMG_0001.jpg", "image/jpeg", boxes(b"heic", b"heic"), "image/heic", "heic"),
+        ("burst.heic", "image/heic", boxes(b"mif1", b"heic"), "image/heic", "heic"),
+        ("moving.png", "image/png", moving, "image/webp", "webp"),
+        ("moving.jpg", "image/jpeg", b"GIF89a\x01\0\x01\0\0\0\0!".to_vec(), "image/gif", "gif"),
+        ("drawing.png", "image/png", svg, "image/svg+xml", "svg"),
+        ("clip.png", "image/png", boxes(b"isom", b"avc1"), "video/mp4", "mp4"),
+    ] {
+        let part = MediaPart {
+            kind: MediaKind::Image,
+            mime: Some(said.to_owned()),
+            filename: Some(name.to_owned()),
+            ..part(0, 1, &bytes)
+        };
+        let file = whole(&files, &part).unwrap();
+        assert_eq!((file.mime.as_str(), file.filename.as_str()), (mime, name), "the name is only ever shown");
+        assert_eq!(file.file.rsplit_once('.').unwrap().1, extension, "{name}");
+        assert_eq!(fs::read(files.media_dir().join(&file.file)).unwrap(), bytes, "{name}");
+        // The same file from an agent.
+        let source = MediaSource::Data(bytes);
+        let taken = files.take_file(&source, Some(said), Some(name), OutKind::Image, 0).unwrap();
+        assert_eq!((taken.mime.as_str(), taken.filename.as_str()), (mime, name));
+    }
+}
+
+#[test]
+fn field_voice_is_told_apart_by_its_content() {
+    let (_dir, files) = files();
+    let opus = ogg(b"OpusHead\x01\x01\x38\x01\x80\xbb\0\0\0\0\0");
+    let vorbis = ogg(b"\x01vorbis\0\0\0\0\x01\x44\xac\0\0");
+    let flac = ogg(b"\x7fFLAC\x01\0\0\x01fLaC");
+    for (name, format, bytes, mime) in [
+        ("Opus", VoiceFormat::Ogg, &opus, Some("audio/ogg")),
+        ("Vorbis", VoiceFormat::Ogg, &vorbis, Some("audio/ogg; codecs=vorbis")),
+        ("FLAC in Ogg", VoiceFormat::Ogg, &flac, Some("audio/ogg; codecs=flac")),
+        ("no samples", VoiceFormat::Wav, &wave(1, 1, 16_000, 16, 0), Some("audio/wav")),
+        ("8 kHz stereo", VoiceFormat::Wav, &wave(1, 2, 8_000, 16, 64), Some("audio/wav")),
+        ("float samples", VoiceFormat::Wav, &wave(3, 1, 48_000, 32, 64), Some("audio/wav; codecs=3")),
+        ("mu-law", VoiceFormat::Wav, &wave(7, 1, 8_000, 8, 64), Some("audio/wav; codecs=7")),
+        ("Ogg said to be WAV", VoiceFormat::Wav, &opus, None),
+        ("WAV said to be Ogg", VoiceFormat::Ogg, &wave(1, 1, 8_000, 16, 2), None),
+        ("RIFF that is no WAVE", VoiceFormat::Wav, &b"RIFF\x04\0\0\0AVI LIST".to_vec(), None),
+        ("text", VoiceFormat::Ogg, &b"Oggs are nice".to_vec(), None),
+    ] {
+        match (whole(&files, &voice(format, bytes)), mime) {
+            (Ok(file), Some(mime)) => {
+                assert_eq!((file.kind.as_str(), file.mime.as_str()), ("voice", mime), "{name}");
+                let extension = if format == VoiceFormat::Ogg { ".ogg" } else { ".wav" };
+                assert!(file.file.ends_with(extension), "{name}: {}", file.file);
+            }
+            (Err(problem), None) => assert_eq!(problem.code, ErrorCode::BadFrame, "{name}"),
+            (got, _) => panic!("{name}: {got:?}"),
+        }
+    }
+    // A file of music is a file, in the same container.
+    let song = MediaPart { kind: MediaKind::Audio, mime: None, ..part(0, 1, &opus) };
+    assert_eq!(whole(&files, &song).unwrap().kind, "audio");
+}
+
+#[test]
+fn field_file_names_are_shown_sensibly_and_are_never_a_path() {
+    let (dir, files) = files();
+    let long = format!("{}.jpeg", "я".repeat(150));
+    for (name, shown) in [
+        ("../../etc/passwd", "passwd"),
+        ("/etc/shadow", "shadow"),
+        (r"C:\x\y.png", "y.png"),
+        ("con", "con"),
+        ("NUL.png", "NUL.png"),
+        (&long, &format!("{}.jpeg", "я".repeat(97))),
+        ("Отчёт за май.pdf", "Отчёт за май.pdf"),
+        ("ａ／ｂ：ｃ.txt", "ａ／ｂ：ｃ.txt"),
+        ("e\u{301}.txt", "e\u{301}.txt"),
+        ("a\nb.txt", "ab.txt"),
+        ("a\0.sh", "a.sh"),
+        ("gpj\u{202e}exe.png", "gpjexe.png"),
+        ("-rf.txt", "-rf.txt"),
+        ("..", "image.png"),
+        ("......", "image.png"),
+        ("   ", "image.png"),
+        ("", "image.png"),
+    ] {
+        // As it comes from a device, through the decoder that ships.
+        let data = protocol::base64::encode(PNG);
+        let frame = serde_json::json!({"t": "media", "id": "m", "kind": "image", "filename": name, "data": data});
+        let Ok(ClientFrame::Media(part)) = client::decode(&frame.to_string()) else { panic!("{name:?}") };
+        let file = whole(&files, &part).unwrap();
+        assert_eq!(file.filename, shown, "{name:?}");
+        assert!(shown.len() <= 200);
+        let path = files.media_dir().join(&file.file);
+        assert_eq!(path.parent(), Some(files.media_dir()), "{name:?}");
+        assert_eq!(fs::read(&path).unwrap(), PNG, "{name:?}");
+        assert!(file.file.len() == 36 && file.file.ends_with(".png"), "{name:?}: {}", file.file);
+        // As it comes from an agent.
+        let source = MediaSource::Data(PNG.to_vec());
+        let taken = files.take_file(&source, None, Some(name), OutKind::Image, 0).unwrap();
+        assert_eq!(taken.filename, shown, "{name:?}");
+    }
+    let made: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(made.len(), 3, "nothing beside the three folders: {made:?}");
 }

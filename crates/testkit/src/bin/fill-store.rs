@@ -90,13 +90,15 @@ fn row(pos: Pos, device: DeviceNo, at: u64, state: &mut DeviceState) -> Row {
     let text = format!("What was said at {pos}, of about the length that people type into a chat.");
     let (mark, body) = if pos % 2 == 0 {
         let id = format!("id-{pos}");
-        let mark = Mark::In { id: hash128(&[id.as_bytes()]), content: hash64(&[b"text", text.as_bytes()]) };
+        let mark =
+            Mark::In { id: hash128(&[b"in", id.as_bytes()]), content: hash64(&[b"text", text.as_bytes()]) };
         let user = User { id: state.info.id.clone(), ..User::default() };
         state.done = pos;
         (mark, Body::In(InRecord { id, user, what: InBody::Text { text } }))
     } else {
         let id = format!("m{pos:032x}");
-        let mark = Mark::Out { id: hash128(&[id.as_bytes()]), content: hash64(&[text.as_bytes()]) };
+        let mark =
+            Mark::Out { id: hash128(&[b"out", id.as_bytes()]), content: hash64(&[b"text", text.as_bytes()]) };
         state.seq += 1;
         state.proven = state.seq;
         let message = MessageRecord {
