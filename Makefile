@@ -49,6 +49,7 @@ test-setup: ## what the tests need from outside: Debian packages, Python and Nod
 test-lint: ## formatting, clippy, licences and bans, Python checks, docs
 	@code=0; \
 	$(PART) lint.fmt $(LINT) -- cargo fmt --all --check || code=1; \
+	$(PART) lint.fmt-fuzz $(LINT) -- cargo fmt --manifest-path fuzz/Cargo.toml --check || code=1; \
 	$(PART) lint.clippy $(LINT) -- cargo clippy --workspace --all-targets --locked -- -D warnings || code=1; \
 	$(PART) lint.deny $(LINT) -- scripts/deny || code=1; \
 	$(PART) lint.ruff $(LINT) -- $(BIN)/ruff check . || code=1; \
@@ -72,7 +73,7 @@ test-unit: ## state machines, codecs, store conformance, architecture, doc tests
 	@code=0; \
 	$(PART) --tests unit.nextest $(UNIT) -- $(NEXTEST) -E 'not ($(IS_FAULTS)) - ($(IS_WIRE))' || code=1; \
 	$(PART) unit.doctest $(UNIT) -- cargo test --doc --workspace --locked --quiet || code=1; \
-	$(PART) --tests unit.scripts $(UNIT) -- $(PYTEST) tests/test_scripts.py || code=1; \
+	$(PART) --tests unit.scripts $(UNIT) -- $(PYTEST) tests/test_scripts.py tests/test_field_reports.py || code=1; \
 	exit $$code
 
 test-wire: ## sockets: our own tests, WebSocket conformance, foreign clients
@@ -117,4 +118,5 @@ bench-size: ## measures binary size, start time with 0 and 1,000,000 stored rows
 
 format: ## formats Rust and Python files
 	cargo fmt --all
+	cargo fmt --manifest-path fuzz/Cargo.toml
 	$(BIN)/ruff format .

@@ -76,8 +76,6 @@ pub struct World {
     /// Device of a connection.
     of: HashMap<u64, String>,
     seed: u8,
-    /// The gateway has said that it stops: it closes the connections itself, spread out, and drops what still comes.
-    draining: bool,
 }
 
 impl Default for World {
@@ -111,7 +109,6 @@ impl World {
             items: HashMap::new(),
             of: HashMap::new(),
             seed: 0,
-            draining: false,
         }
     }
 
@@ -181,10 +178,7 @@ impl World {
                 }
             }
             'k' => self.kill(),
-            'd' => {
-                self.draining = true;
-                self.inputs.push_back(Input::Drain);
-            }
+            'd' => self.inputs.push_back(Input::Drain),
             _ => return,
         }
         self.settle();
@@ -308,7 +302,6 @@ impl World {
         self.of.clear();
         self.spools.clear();
         self.agent = None;
-        self.draining = false;
         self.seed = self.seed.wrapping_add(1);
         self.last_batch = 0;
         self.last_pos = self.disk.last_pos();
@@ -336,13 +329,13 @@ impl World {
                 Action::Send { conn, text } => self.sent(conn, &text),
                 Action::Ping { conn, nonce } => {
                     if let Some(line) = self.lines.get_mut(&conn) {
-                        assert!(line.open || self.draining, "a ping after the close");
+                        assert!(line.open, "a ping after the close");
                         line.nonce = Some(nonce);
                     }
                 }
                 Action::Close { conn, code } => {
                     if let Some(line) = self.lines.get_mut(&conn) {
-                        assert!(line.open || self.draining, "closed twice, now with {code:?}");
+                        assert!(line.open, "closed twice, now with {code:?}");
                         line.open = false;
                     }
                     self.inputs.push_back(Input::Closed { conn, code: None });
@@ -431,7 +424,7 @@ impl World {
             other => panic!("a client cannot read {text}: {other:?}"),
         };
         let Some(line) = self.lines.get_mut(&conn) else { return };
-        assert!(line.open || self.draining, "a frame after the close: {text}");
+        assert!(line.open, "a frame after the close: {text}");
         line.unread += text.len();
         let (seq, item) = match &frame {
             ServerFrame::Ready(ready) => {

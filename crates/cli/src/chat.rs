@@ -47,7 +47,10 @@ A line is a message. Commands of the chat itself / команды самого �
   /quit                      end / выйти
   //send …  //5              send it as text / отправить как текст
 Everything else, such as /help or /new, goes to the agent / остальное получает агент.
-Without a terminal each message is printed once, when it is complete; states go to standard error.
+Without a terminal each message is printed once, when it is complete; states go to standard error. A number that
+comes before its card is an ordinary message: wait for the card before you write it.
+Без терминала каждое сообщение печатается один раз, целиком; состояния идут в стандартный поток ошибок. Число,
+посланное раньше карточки, — обычное сообщение: сначала дождитесь её.
 Exit codes / коды выхода:
   0  ended, everything was sent / всё отправлено
   1  something was refused / что-то не принято
@@ -88,7 +91,11 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> ExitCode {
     let lang = args.gateway.language();
     if !protocol::id::valid_device_id(&args.device) {
-        return fail(exit::USAGE, &format!("--device {}", protocol::id::DEVICE_ID_RULE));
+        let rule = match lang {
+            Lang::Ru => "должно быть 1–128 знаков: буквы и цифры любого письма и . _ - ~ @ + :",
+            Lang::En => protocol::id::DEVICE_ID_RULE,
+        };
+        return fail(exit::USAGE, &format!("--device {:?}: {rule}", args.device));
     }
     let token = match args.gateway.token_for(&args.url, lang) {
         Ok(token) => token,
@@ -114,7 +121,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     });
     // The thread that reads standard input is not waited for: it ends with the process.
     runtime.shutdown_background();
-    code.map_or_else(|e| fail(exit::USAGE, &e.to_string()), ExitCode::from)
+    code.map_or_else(|e| fail(exit::USAGE, &target::unusable(&e, lang)), ExitCode::from)
 }
 
 /// Reads lines on a thread of its own: a terminal cannot be read without blocking.

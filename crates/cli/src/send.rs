@@ -23,7 +23,8 @@ Exit codes / коды выхода:
   5  the gateway cannot be reached or does not answer / нет связи со шлюзом
   6  access denied / доступ запрещён
   7  device_offline: the device is not connected / устройство не на связи
-With the same --id the same message is shown once, however often it is sent (7 days).";
+With the same --id the same message is shown once, however often it is sent (7 days).
+С тем же --id то же сообщение покажется один раз, сколько бы его ни посылали (7 дней).";
 
 /// The gateway itself waits 10 s for the device's proof.
 const LONGEST: Duration = Duration::from_secs(25);
@@ -38,13 +39,13 @@ pub(crate) struct Args {
     target: String,
     /// What is said; `-` reads standard input / текст; `-` — из стандартного ввода
     text: String,
-    /// Address of the gateway / адрес шлюза
+    /// Address of the gateway: ws://…, http://… or HOST:PORT / адрес шлюза
     #[arg(long, env = "MOBILE_URL", default_value = url::DEFAULT)]
     url: String,
     /// Store it if the device is not connected / сохранить, если устройство не на связи
     #[arg(long)]
     queue: bool,
-    /// Id of the message; the same again is shown once / номер сообщения: повтор не покажется дважды
+    /// Id of the message; the same again is shown once [default: a new one] / id сообщения: повтор не покажется дважды
     #[arg(long)]
     id: Option<String>,
     #[command(flatten)]
@@ -97,7 +98,7 @@ async fn send(args: &Args, lang: Lang) -> Result<&'static str, End> {
         text.push_str(String::from_utf8_lossy(&bytes).trim_end());
     }
     let token = args.gateway.token_for(&args.url, lang).map_err(|e| End::new(exit::USAGE, e))?;
-    let start = |e: net::StartError| End::new(exit::USAGE, e.to_string());
+    let start = |e: net::StartError| End::new(exit::USAGE, target::unusable(&e, lang));
     let mut config = Config::new(net::seed().map_err(start)?);
     config.token = Some(token);
     config.lang = Some(say(lang, "ru", "en").into());
@@ -138,28 +139,28 @@ async fn send(args: &Args, lang: Lang) -> Result<&'static str, End> {
 
 fn failed(why: Failure, args: &Args, lang: Lang) -> End {
     match why {
-        Failure::Refused(ErrorInfo { code: Some(ErrorCode::DeviceOffline), .. }) => End {
-            code: exit::DEVICE_OFFLINE,
-            word: Some("device_offline"),
-            text: match (lang, args.queue) {
-                (Lang::Ru, false) => format!(
-                    "device_offline: устройство {:?} не на связи, сообщение не показано. С --queue оно дождётся подключения",
-                    args.target
-                ),
-                (Lang::En, false) => format!(
-                    "device_offline: the device {:?} is not connected, nothing was shown. With --queue it waits for the device",
-                    args.target
-                ),
-                (Lang::Ru, true) => format!(
-                    "device_offline: шлюз не знает устройства {:?}, хранить нечего. Проверьте имя; устройство должно подключиться хотя бы раз",
-                    args.target
-                ),
-                (Lang::En, true) => format!(
-                    "device_offline: the gateway does not know a device {:?}, nothing was stored. Check the name; it must have connected once",
-                    args.target
-                ),
-            },
-        },
+        Failure::Refused(ErrorInfo { code: Some(ErrorCode::DeviceOffline), detail, .. }) => {
+            let detail = detail.map(|d| format!(" [{d}]")).unwrap_or_default();
+            let next = match (lang, args.target.as_str(), args.queue) {
+                (Lang::Ru, "home", _) => "Проверьте MOBILE_HOME_DEVICE у шлюза или назовите устройство",
+                (Lang::En, "home", _) => "Check MOBILE_HOME_DEVICE of the gateway, or name the device",
+                (Lang::Ru, _, false) => "Если устройство уже подключалось, с --queue сообщение его дождётся",
+                (Lang::En, _, false) => "If it has connected before, with --queue the message waits for it",
+                (Lang::Ru, _, true) => {
+                    "Шлюз не знает такого устройства: проверьте имя; оно должно подключиться хотя бы раз"
+                }
+                (Lang::En, _, true) => {
+                    "The gateway does not know it: check the name; the device must have connected once"
+                }
+            };
+            let (device, what) = (&args.target, say(lang, "устройство", "the device"));
+            let away = say(lang, "не подтвердило сообщение", "has not confirmed the message");
+            End {
+                code: exit::DEVICE_OFFLINE,
+                word: Some("device_offline"),
+                text: format!("device_offline: {what} {device:?} {away}{detail}. {next}"),
+            }
+        }
         Failure::Refused(error) => {
             let code = if error.code == Some(ErrorCode::Forbidden) { exit::ACCESS } else { exit::FAILURE };
             let detail = error.detail.map(|d| format!(" [{d}]")).unwrap_or_default();

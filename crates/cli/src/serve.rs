@@ -12,10 +12,18 @@ use protocol::words::Lang;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-use crate::{exit, fail, lang};
+use crate::{exit, fail, lang, say};
+
+const HELP: &str = "\
+Every other setting has a variable MOBILE_… and a key in the file; docs/settings.md lists them. A flag wins over the
+variable, the variable over the file. Ctrl-C or SIGTERM stops the gateway; what was accepted is kept.
+У остальных настроек есть переменные MOBILE_… и ключи в файле, список — docs/settings.ru.md. Ключ команды важнее
+переменной, переменная важнее файла. Ctrl-C или SIGTERM останавливает шлюз; принятое сохраняется.
+Exit codes / коды выхода: hermes-mobile --help";
 
 /// Flags of `serve`. Each wins over its variable (`MOBILE_HOST` and so on) and the configuration file.
 #[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
 pub(crate) struct Args {
     /// Address to listen on [default: 127.0.0.1] / адрес
     #[arg(long)]
@@ -23,7 +31,7 @@ pub(crate) struct Args {
     /// Port to listen on, 0: any free one [default: 8787] / порт
     #[arg(long)]
     port: Option<String>,
-    /// Directory for everything that is kept / каталог состояния
+    /// Directory for everything that is kept [default: ~/.local/state/hermes-mobile] / каталог состояния
     #[arg(long, value_name = "DIR")]
     state: Option<String>,
     /// Configuration file, TOML / файл настроек
@@ -99,7 +107,9 @@ async fn serve(config: Config, port_file: Option<&Path>) -> ExitCode {
     if let Some(path) = port_file
         && let Err(e) = write_port(path, running.address().port())
     {
-        return fail(exit::FAILURE, &format!("--port-file {}: {e}", path.display()));
+        let next =
+            say(lang(), "файл нельзя записать, укажите другой", "the file cannot be written, name another");
+        return fail(exit::FAILURE, &format!("--port-file {}: {next}: {e}", path.display()));
     }
     greet(&running, agent);
 

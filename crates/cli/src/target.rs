@@ -2,7 +2,10 @@
 
 use std::{fs, path::PathBuf};
 
-use client::url;
+use client::{
+    net::StartError,
+    url::{self, UrlError},
+};
 use gateway::config;
 use protocol::words::Lang;
 
@@ -38,6 +41,7 @@ impl Target {
         if let Some(token) = self.token.as_ref().filter(|t| !t.is_empty()) {
             return Ok(token.clone());
         }
+        url::websocket(address).map_err(|e| unusable(&e.into(), lang))?;
         if !local(address) {
             return Err(say(
                 lang,
@@ -48,7 +52,7 @@ impl Target {
         }
         let flags: Vec<(&str, String)> = self.state.iter().map(|dir| ("state_dir", dir.clone())).collect();
         let loaded =
-            config::load(self.config.as_deref(), std::env::vars_os(), &flags).map_err(|e| e.to_string())?;
+            config::load(self.config.as_deref(), std::env::vars_os(), &flags).map_err(|e| e.text(lang))?;
         if let Some(token) = &loaded.config.token {
             return Ok(token.reveal().to_owned());
         }
@@ -71,6 +75,26 @@ impl Target {
                 )
             )),
         }
+    }
+}
+
+/// Why a client cannot be started, for a person.
+pub(crate) fn unusable(why: &StartError, lang: Lang) -> String {
+    match (why, lang) {
+        (StartError::Url(UrlError::Scheme(scheme)), Lang::Ru) => {
+            format!("{scheme}:// — не адрес шлюза: возьмите ws://, http:// или HOST:PORT")
+        }
+        (StartError::Url(UrlError::Scheme(scheme)), Lang::En) => {
+            format!("{scheme}:// is not an address of a gateway: use ws://, http:// or HOST:PORT")
+        }
+        (StartError::Url(UrlError::Form), Lang::Ru) => {
+            format!("в адресе должны быть хост и порт от 1 до 65535, например {}", url::DEFAULT)
+        }
+        (StartError::NoTls, Lang::Ru) => {
+            "wss:// (TLS) эта версия не умеет: возьмите ws:// или туннель, который снимает TLS".into()
+        }
+        (StartError::NoRandom, Lang::Ru) => "система не даёт случайных чисел".into(),
+        (why, Lang::En) => why.to_string(),
     }
 }
 
@@ -106,11 +130,17 @@ pub(crate) fn refused(
             "этому токену нельзя это устройство или действие; проверьте --device и --token",
             "this token may not use this device or do this; check --device and --token",
         ),
-        (_, "bad_frame") => say(lang, "исправьте то, что названо выше", "mend what is named above"),
+        // `send` names no device: only a token that may deliver is accepted without one.
+        (_, "bad_frame") if device.is_empty() => say(
+            lang,
+            "этим токеном отсюда доставлять нельзя; нужен токен из MOBILE_DELIVER_TOKENS или токен владельца на машине шлюза",
+            "this token may not deliver from here; use one of MOBILE_DELIVER_TOKENS, or the owner's on the gateway's machine",
+        ),
+        (_, "bad_frame") => say(lang, "исправьте то, что названо", "mend what is named"),
         (1008, _) => say(
             lang,
-            "токен не подходит; верный показывает `hermes-mobile token` на машине шлюза",
-            "the token is not accepted; `hermes-mobile token` on the gateway's machine prints the right one",
+            "токен не подходит (верный показывает `hermes-mobile token` на машине шлюза) или устройство не разрешено",
+            "the token is wrong (`hermes-mobile token` on the gateway's machine prints it) or the device is not allowed",
         ),
         (1009, _) => say(
             lang,
@@ -128,7 +158,12 @@ pub(crate) fn refused(
         _ => format!("{} {code}", say(lang, "отказано, код", "refused, code")),
     };
     let detail = error.and_then(|e| e.detail.as_deref()).map(|d| format!(" [{d}]")).unwrap_or_default();
-    format!("{what}{detail}: {next} (device {device:?})")
+    let device = if device.is_empty() {
+        String::new()
+    } else {
+        format!(" ({} {device:?})", say(lang, "устройство", "device"))
+    };
+    format!("{what}{detail}: {next}{device}")
 }
 
 /// Why there is no connection, for a person.
@@ -142,12 +177,13 @@ pub(crate) fn offline(why: &client::core::Why, lang: Lang) -> String {
         )
         .into(),
         Why::Connect { detail, .. } => format!(
-            "{} ({detail}). {}",
+            "{} ({}): {}",
             say(lang, "не удалось подключиться", "could not connect"),
+            detail.strip_prefix("cannot connect: ").unwrap_or(detail),
             say(
                 lang,
-                "Запущен ли шлюз (`hermes-mobile serve`), верен ли адрес?",
-                "Is the gateway running (`hermes-mobile serve`), is the address right?"
+                "проверьте, что шлюз запущен (`hermes-mobile serve`) и адрес верен",
+                "check that the gateway runs (`hermes-mobile serve`) and that the address is right"
             )
         ),
         Why::Late | Why::Silent => say(lang, "шлюз не отвечает", "the gateway does not answer").into(),

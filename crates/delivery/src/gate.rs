@@ -42,6 +42,10 @@ pub(crate) struct Conn {
     pub(crate) timer: Option<Millis>,
     /// Rate of its `deliver` frames; what belongs to a device is counted there.
     pub(crate) frames: Bucket,
+    /// Bytes of answers that its socket has not taken, while it only delivers.
+    pub(crate) unsent: usize,
+    /// It was closed while its device was being loaded: what it sent before still counts.
+    pub(crate) gone: bool,
     /// Rubbish in a row on a connection that only delivers.
     pub(crate) rubbish: u32,
 }
@@ -55,6 +59,8 @@ impl Conn {
             lang: settings.lang,
             timer: None,
             frames: Bucket::new(settings.frames_per_second, settings.frames_burst, now),
+            unsent: 0,
+            gone: false,
             rubbish: 0,
         }
     }

@@ -40,7 +40,8 @@ impl Health {
     }
     /// A commit failed. Logged once until one succeeds.
     pub(crate) fn store_fails(&self, reason: &str) {
-        *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), reason.to_owned()));
+        *self.failed.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some((Instant::now(), reason.to_owned()));
         if !self.failing.swap(true, Ordering::Relaxed) {
             tracing::error!("nothing can be stored, so nothing is accepted: {reason}");
         }

@@ -100,7 +100,8 @@ async fn field_each_framing_fault_ends_its_socket_with_its_code_and_nothing_else
 
         println!("{name}, after ready");
         let mut raw = Raw::device(at, "faulty").await;
-        let before = frame(FIN | TEXT, serde_json::json!({"t": "text", "id": name, "text": name}).to_string());
+        let before =
+            frame(FIN | TEXT, serde_json::json!({"t": "text", "id": name, "text": name}).to_string());
         let after = frame(FIN | TEXT, r#"{"t":"text","id":"late","text":"must not be handled"}"#);
         raw.try_write(&[&before[..], &bytes, &after].concat()).await;
         assert_eq!(raw.closed().await, Some(code));
@@ -245,11 +246,12 @@ async fn field_a_binary_frame_is_a_bad_frame_and_twenty_in_a_row_end_the_connect
     raw.error("bad_frame", true).await;
     assert_eq!(raw.closed().await, Some(1003));
     // Before ready it is no hello.
-    let mut raw = Raw::open(at).await;
+    raw = Raw::open(at).await;
     raw.write(&frame(FIN | BINARY, hello("d"))).await;
     raw.error("auth_required", true).await;
     assert_eq!(raw.closed().await, Some(1008));
     neighbour.talks("still here").await;
+    drop(raw);
     stop(running).await;
 }
 
@@ -283,9 +285,10 @@ async fn field_the_error_and_the_close_frame_arrive_before_the_socket_goes() {
     }
     let mut older = Raw::device(at, "d").await;
     older.write(&more).await;
-    let _newer = Raw::device(at, "d").await;
+    let newer = Raw::device(at, "d").await;
     older.error("replaced", true).await;
     assert_eq!(older.closed().await, Some(4001));
+    drop((older, newer));
     stop(running).await;
 }
 
@@ -340,5 +343,6 @@ async fn bad_upgrade_requests_are_answered_in_words() {
     let both = [upgrade("/ws", "").as_bytes(), &frame(FIN | TEXT, hello("eager"))].concat();
     let mut raw = Raw::open_with(at, both).await;
     assert_eq!(raw.until("ready").await["device"]["id"], "eager");
+    drop(raw);
     stop(running).await;
 }

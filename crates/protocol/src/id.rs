@@ -36,7 +36,9 @@ pub fn clean_filename(name: &str) -> Option<String> {
     }
     let dot = clean.rfind('.').filter(|dot| *dot > 0 && clean.len() - dot <= EXTENSION_BYTES);
     let (stem, extension) = clean.split_at(dot.unwrap_or(clean.len()));
-    Some(format!("{}{extension}", beginning(stem, limits::FILENAME_BYTES - extension.len())))
+    // The cut may leave a space at the end.
+    let stem = beginning(stem, limits::FILENAME_BYTES - extension.len());
+    Some(format!("{stem}{extension}").trim().to_owned())
 }
 
 /// Characters that show nothing and can make a name look like another: controls, line and paragraph separators, direction marks

@@ -116,7 +116,8 @@ impl Access {
         } else {
             hello.user_id.clone().unwrap_or_else(|| device.id.clone())
         };
-        let deliver = if credential == Credential::Owner && loopback_deliver { Right::Yes } else { Right::No };
+        let deliver =
+            if credential == Credential::Owner && loopback_deliver { Right::Yes } else { Right::No };
         Ok(Identity { credential, device: Some(device.id.clone()), user, proven, deliver })
     }
 

@@ -222,4 +222,16 @@ mod tests {
         turn.present(&mut out);
         assert_eq!(names(&out), ["thinking", "typing"]);
     }
+
+    #[test]
+    fn an_older_state_on_the_device_is_ended() {
+        let (mut turn, mut out) = (Turn::default(), Vec::new());
+        turn.present_again(&mut out);
+        turn.on(0, &mut Vec::new());
+        turn.present_again(&mut out);
+        turn.said();
+        turn.off(10, 1500, &mut Vec::new());
+        turn.present_again(&mut out);
+        assert_eq!(names(&out), ["stop", "idle", "thinking", "typing", "stop", "speaking"]);
+    }
 }

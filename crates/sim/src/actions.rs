@@ -8,12 +8,10 @@ use protocol::{
 };
 
 use crate::{
+    event::{Down, Ev},
     ledger::{Note, What},
-    world::{Down, Ev, World},
+    world::World,
 };
-
-/// More than this may be in the socket of a device that does not read: the window of the core and its largest frame.
-const IN_SOCKET: usize = 256 * 1024 + limits::FRAME_TO_DEVICE;
 
 impl World {
     pub(crate) fn action(&mut self, action: Action) {
@@ -43,11 +41,8 @@ impl World {
                 self.at(way, Ev::Gate { gen_no, input: Input::Loaded { device, loaded } });
             }
             Action::Read { device, ticket, positions } => {
-                let rows = if self.fails(1) {
-                    Err("cannot be read".to_owned())
-                } else {
-                    self.disk.rows(&positions)
-                };
+                let rows =
+                    if self.fails(1) { Err("cannot be read".to_owned()) } else { self.disk.rows(&positions) };
                 let way = self.rng.below(5);
                 self.at(way, Ev::Gate { gen_no, input: Input::Rows { device, ticket, rows } });
             }
@@ -59,9 +54,11 @@ impl World {
             }
             Action::Discard { spool } => self.files.discard(spool),
             Action::Remove { file } => {
-                let named = self.ledger.items.values().any(
-                    |item| matches!(&item.what, What::File { file: of, .. } if *of == file),
-                );
+                let named = self
+                    .ledger
+                    .items
+                    .values()
+                    .any(|item| matches!(&item.what, What::File { file: of, .. } if *of == file));
                 if named {
                     self.fail(format!("file {file} is removed though a record names it"));
                 }
@@ -76,7 +73,7 @@ impl World {
                 let data = self.files.read(&file, offset, len);
                 self.file_job(Input::FileRead { device, ticket, data });
             }
-            Action::ToAgent { agent, frame } => self.to_agent(agent, frame),
+            Action::ToAgent { agent, frame } => self.tell_agent(agent, frame),
             Action::DetachAgent { agent } => self.detached(agent),
         }
     }
@@ -94,17 +91,20 @@ impl World {
     }
 
     fn send(&mut self, conn: ConnId, text: &str) {
-        let frame = match protocol::server::decode(text) {
-            Ok(Some(frame)) => frame,
-            Ok(None) | Err(_) => return self.fail(format!("a frame that no client can read: {text}")),
+        let Ok(Some(frame)) = protocol::server::decode(text) else {
+            return self.fail(format!("a frame that no client can read: {text}"));
         };
         if text.len() > limits::FRAME_TO_DEVICE {
             return self.fail(format!("a frame of {} bytes", text.len()));
         }
         self.note(|| format!("< {conn}: {}", text.chars().take(300).collect::<String>()));
-        let Some(c) = self.conns.get(&conn) else { return self.fail("a frame for a connection that never was") };
-        let answer =
-            matches!(frame, ServerFrame::Error(_) | ServerFrame::DeliverDone { .. } | ServerFrame::Pong { .. });
+        let Some(c) = self.conns.get(&conn) else {
+            return self.fail("a frame for a connection that never was");
+        };
+        let answer = matches!(
+            frame,
+            ServerFrame::Error(_) | ServerFrame::DeliverDone { .. } | ServerFrame::Pong { .. }
+        );
         if (c.closing || !c.server) && !answer {
             return self.fail(format!("a frame on the closed connection {conn}"));
         }
@@ -123,10 +123,6 @@ impl World {
         let (now, way) = (self.now, self.rng.range(0, self.plan.way_ms));
         let Some(c) = self.conns.get_mut(&conn) else { return };
         c.unsent += bytes;
-        if c.unsent > IN_SOCKET.max(self.plan.queue_bytes) {
-            let unsent = c.unsent;
-            return self.fail(format!("{unsent} bytes wait in the socket of connection {conn}"));
-        }
         c.free_at = c.free_at.max(now) + bytes as u64 / c.rate;
         c.last_down = c.last_down.max(c.free_at + way);
         let (taken, arrives, gen_no) = (c.free_at, c.last_down, self.gen_no);
@@ -155,8 +151,9 @@ impl World {
             ServerFrame::Ready(_) => {
                 c.ready_at = Some(self.now);
                 let who = c.who;
-                let second =
-                    self.conns.iter().find(|(id, o)| **id != conn && o.who == who && o.server && !o.closing && o.ready_at.is_some());
+                let second = self.conns.iter().find(|(id, o)| {
+                    **id != conn && o.who == who && o.server && !o.closing && o.ready_at.is_some()
+                });
                 if let Some((id, _)) = second {
                     return Err(format!("{device} has two living connections, {id} and {conn}"));
                 }
@@ -265,7 +262,8 @@ impl World {
 
     fn card_end_written(&mut self, conn: ConnId, device: &str, done: &PromptDone) -> Result<(), String> {
         if let Some(seq) = done.seq {
-            let What::CardDone { option_id, expired, reason } = self.item(conn, device, seq, &done.id)? else {
+            let What::CardDone { option_id, expired, reason } = self.item(conn, device, seq, &done.id)?
+            else {
                 return Err(format!("item {seq} of {device} is no end of a card"));
             };
             if (option_id, *expired, reason) != (&done.option_id, done.expired, &done.reason) {
@@ -356,19 +354,24 @@ impl World {
 
     /// Nothing shows work of an agent that is gone.
     pub(crate) fn nothing_sticks(&mut self, loss: u64) {
-        if !self.agent_lost || loss != self.losses || !self.disk.idle() || self.gateway.is_none() {
+        if self.agent_lost && loss == self.losses {
+            self.nothing_works("gone");
+        }
+    }
+
+    pub(crate) fn nothing_works(&mut self, why: &str) {
+        if !self.disk.idle() || self.gateway.is_none() {
             return;
         }
         let now = self.now;
         let sticks = self.conns.iter().find(|(_, c)| {
-            c.server
-                && !c.closing
-                && c.unsent == 0
-                && c.ready_at.is_some_and(|at| at + 500 < now)
-                && (c.typing || c.avatar == AvatarState::Thinking)
+            let shows = c.typing || c.avatar == AvatarState::Thinking;
+            let open = c.server && !c.closing && c.ready_at.is_some_and(|at| at + 500 < now);
+            // What waits in the socket cannot be taken back.
+            shows && open && c.unsent == 0
         });
         if let Some((id, _)) = sticks {
-            self.fail(format!("connection {id} still shows the work of an agent that is gone"));
+            self.fail(format!("connection {id} still shows the work of an agent that is {why}"));
         }
     }
 }

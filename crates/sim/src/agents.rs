@@ -9,15 +9,18 @@ use protocol::{
 
 use crate::{
     client::Client,
+    event::Ev,
     plan::AgentKind,
     scripted::{Scripted, req_of},
-    world::{Ev, World},
+    world::World,
 };
 
 /// A sign of life comes this often.
 const ALIVE_MS: Millis = 5_000;
 /// So long after the loss of the link nothing may show that the agent works.
 const STICK_MS: Millis = 5_001;
+/// So long after its last sign of life.
+const SILENT_MS: Millis = 25_200;
 
 /// An agent's process.
 pub(crate) struct Proc {
@@ -74,7 +77,11 @@ impl World {
             _ if self.gateway.is_none() && !self.scripted() => return,
             AgentKind::Demo => Body::Embedded(Box::new(agent::Demo::new())),
             AgentKind::Echo => Body::Embedded(Box::new(agent::Echo::new())),
-            AgentKind::Scripted => Body::Scripted(Box::new(Scripted::new(self.rng.next(), self.lives))),
+            AgentKind::Scripted => Body::Scripted(Box::new(Scripted::new(
+                self.rng.next(),
+                self.lives,
+                if self.plan.flood { 12_000 } else { 120 },
+            ))),
         };
         if !same_instance {
             self.instance += 1;
@@ -138,7 +145,8 @@ impl World {
                 self.acts(*event, option_id);
             }
         }
-        let way = if self.scripted() { self.rng.range(0, self.plan.way_ms.min(100)) } else { self.rng.below(2) };
+        let way =
+            if self.scripted() { self.rng.range(0, self.plan.way_ms.min(100)) } else { self.rng.below(2) };
         let now = self.now;
         let Some(proc) = self.agent.as_mut() else { return };
         let Some(link) = proc.link else { return };
@@ -181,7 +189,7 @@ impl World {
     }
 
     /// The core tells the agent something.
-    pub(crate) fn to_agent(&mut self, link: AgentId, frame: ToAgent) {
+    pub(crate) fn tell_agent(&mut self, link: AgentId, frame: ToAgent) {
         self.note(|| format!("< agent: {}", format!("{frame:?}").chars().take(300).collect::<String>()));
         let done = match &frame {
             ToAgent::Event(event) => self.event_told(event),
@@ -193,7 +201,8 @@ impl World {
             ToAgent::Request { .. } | ToAgent::Presence { .. } => Ok(()),
         };
         self.check(done);
-        let way = if self.scripted() { self.rng.range(0, self.plan.way_ms.min(100)) } else { self.rng.below(2) };
+        let way =
+            if self.scripted() { self.rng.range(0, self.plan.way_ms.min(100)) } else { self.rng.below(2) };
         let now = self.now;
         let Some(proc) = self.agent.as_mut().filter(|proc| proc.link == Some(link)) else { return };
         proc.last_in = proc.last_in.max(now + way);
@@ -208,11 +217,12 @@ impl World {
             && prompt.outcome == CardEnd::Answered
         {
             let option = prompt.option_id.clone().unwrap_or_default();
-            let card = self.ledger.cards.get(&prompt.prompt_id).ok_or("an answer of a card that is not on disk")?;
+            let card =
+                self.ledger.cards.get(&prompt.prompt_id).ok_or("an answer of a card that is not on disk")?;
             if card.device != event.device.id {
                 return Err(format!("card {} is answered by another device", prompt.prompt_id));
             }
-            if self.now >= card.deadline + 1 {
+            if self.now > card.deadline {
                 return Err(format!("card {} is answered after its time", prompt.prompt_id));
             }
             let client = self.clients.iter().find(|client| client.id == event.device.id);
@@ -231,14 +241,20 @@ impl World {
                     for offer in self.offers.values_mut() {
                         offer.void = offer.void || offer.card == prompt.prompt_id;
                     }
-                    let offer =
-                        Offer { card: prompt.prompt_id.clone(), option, void: false, taken: false, may_act: None };
+                    let offer = Offer {
+                        card: prompt.prompt_id.clone(),
+                        option,
+                        void: false,
+                        taken: false,
+                        may_act: None,
+                    };
                     self.offers.insert(no, offer);
                 }
             }
             return Ok(());
         }
-        let said = self.ledger.ins.get(&no).ok_or_else(|| format!("event {no} is told before it is on disk"))?;
+        let said =
+            self.ledger.ins.get(&no).ok_or_else(|| format!("event {no} is told before it is on disk"))?;
         let content = match &event.what {
             Said::Text { text } => text,
             Said::Voice { media } | Said::Media { media } => &media.sha256,
@@ -278,7 +294,11 @@ impl World {
             }
             (FromAgent::Prompt { .. }, Some(CallValue::Prompt { prompt_id })) => {
                 let known = self.ledger.cards.contains_key(prompt_id);
-                if known { Ok(()) } else { Err(format!("card {prompt_id} is confirmed before it is on disk")) }
+                if known {
+                    Ok(())
+                } else {
+                    Err(format!("card {prompt_id} is confirmed before it is on disk"))
+                }
             }
             (
                 FromAgent::Send { device, .. } | FromAgent::Media { device, .. },
@@ -433,7 +453,10 @@ impl World {
                 }
             }
             // It hangs.
-            2 if !long_away => proc.frozen_until = now + later * 5,
+            2 if !long_away => {
+                proc.frozen_until = now + later * 5;
+                self.at(SILENT_MS, Ev::Silent { life });
+            }
             // It dies. The gateway may notice only when the next one attaches.
             _ => {
                 let link = proc.link;
@@ -444,6 +467,14 @@ impl World {
                 let pause = if long_away { 25 * 3_600_000 } else { later / 3 };
                 self.at(pause, Ev::AgentStart { same_instance: kind == 5 });
             }
+        }
+    }
+
+    /// It was silent for so long, if it still is.
+    pub(crate) fn silent(&mut self, life: u64) {
+        let still = |proc: &&Proc| proc.life == life && proc.link.is_some() && proc.frozen_until > self.now;
+        if self.agent.as_ref().filter(still).is_some() {
+            self.nothing_works("silent");
         }
     }
 
@@ -467,4 +498,3 @@ fn pressed(client: &Client, card: &str, option: &str) -> bool {
         card.pressed.iter().any(|pressed| pressed == option || (refusal && unknown(pressed)))
     })
 }
-

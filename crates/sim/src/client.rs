@@ -76,7 +76,8 @@ pub(crate) struct Said {
 
 impl Said {
     pub(crate) fn wanted(&self) -> bool {
-        !self.answered && !(self.accepted && matches!(self.expect, Expect::Nothing))
+        let enough = self.accepted && matches!(self.expect, Expect::Nothing);
+        !self.answered && !enough
     }
 }
 
@@ -106,6 +107,8 @@ pub(crate) struct Client {
     /// What each `seq` was.
     seqs: BTreeMap<u64, String>,
     pub(crate) said: Vec<Said>,
+    /// A message with this in it ends the connection.
+    pub(crate) chokes_on: Option<String>,
 }
 
 impl Client {
@@ -121,6 +124,7 @@ impl Client {
             typing: false,
             seqs: BTreeMap::new(),
             said: Vec::new(),
+            chokes_on: None,
         }
     }
 
@@ -135,6 +139,10 @@ impl Client {
     pub(crate) fn disconnected(&mut self) {
         self.conn = None;
         self.ready = false;
+    }
+
+    pub(crate) fn chokes(&self, text: &str) -> bool {
+        self.chokes_on.as_ref().is_some_and(|part| text.contains(part.as_str()))
     }
 
     /// Draws a frame.

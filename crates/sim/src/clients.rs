@@ -9,8 +9,9 @@ use protocol::{
 
 use crate::{
     client::{Expect, Said, Want},
+    event::{Conn, Down, Ev},
     plan::AgentKind,
-    world::{Conn, Down, Ev, World},
+    world::World,
 };
 
 /// What is not answered is said again after this, then after twice that, and so on.
@@ -52,7 +53,8 @@ impl World {
             },
         );
         // The first frame of a connection does not overtake what the same client sent on an older one.
-        let last_up = self.conns.values().filter(|c| c.who == who).map(|c| c.last_up).max().unwrap_or_default();
+        let last_up =
+            self.conns.values().filter(|c| c.who == who).map(|c| c.last_up).max().unwrap_or_default();
         if let Some(c) = self.conns.get_mut(&conn) {
             c.last_up = last_up;
         }
@@ -87,9 +89,6 @@ impl World {
     /// Something reaches the client's side of a connection.
     pub(crate) fn down(&mut self, conn: ConnId, what: Down) {
         let Some(c) = self.conns.get_mut(&conn) else { return };
-        if let Down::Frame(_) = &what {
-            // The size is accounted for by `Drained`, which comes first.
-        }
         if c.cut || !c.client {
             return;
         }
@@ -126,6 +125,11 @@ impl World {
         let Some(client) = self.clients.get_mut(who) else { return };
         if client.conn != Some(conn) {
             return;
+        }
+        if let ServerFrame::Message(message) = frame
+            && client.chokes(&message.text)
+        {
+            return self.client_closes(conn, 1009);
         }
         match client.frame(frame) {
             Err(what) => self.fail(what),
@@ -231,7 +235,9 @@ impl World {
         let whole = data.concat();
         let expect = match self.plan.agent {
             AgentKind::Scripted => Expect::Prefix(format!("re:{id}:")),
-            AgentKind::Echo => Expect::Exactly(vec![format!("caption {id} [document {} bytes]", whole.len())]),
+            AgentKind::Echo => {
+                Expect::Exactly(vec![format!("caption {id} [document {} bytes]", whole.len())])
+            }
             AgentKind::Demo => Expect::Contains(format!("{:032x}", hash128(&[&whole]))),
         };
         let frames = data
@@ -316,13 +322,13 @@ impl World {
     }
 
     /// The client closes its connection in good order.
-    pub(crate) fn client_closes(&mut self, conn: ConnId) {
+    pub(crate) fn client_closes(&mut self, conn: ConnId, code: u16) {
         let way = self.rng.range(0, self.plan.way_ms);
         let now = self.now;
         let Some(c) = self.conns.get_mut(&conn) else { return };
         c.last_up = c.last_up.max(now + way);
         let at = c.last_up;
-        self.at_time(at, Ev::ServerLost { conn, code: Some(1000) });
+        self.at_time(at, Ev::ServerLost { conn, code: Some(code) });
         self.client_lost(conn);
     }
 
@@ -359,7 +365,7 @@ impl World {
                 self.at(SILENCE_MS, Ev::ServerLost { conn, code: None });
                 self.at(silent, Ev::ClientLost { conn });
             }
-            4 => self.client_closes(conn),
+            4 => self.client_closes(conn, 1000),
             // Nothing is read for a while.
             _ => {
                 let long = self.rng.range(500, 2 * WRITE_MS);

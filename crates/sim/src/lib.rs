@@ -11,6 +11,7 @@ mod agents;
 mod client;
 mod clients;
 mod disk;
+mod event;
 mod ledger;
 mod plan;
 mod rng;

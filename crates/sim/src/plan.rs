@@ -37,6 +37,10 @@ pub(crate) struct Plan {
     pub(crate) large: bool,
     /// The agent stays away for more than a day.
     pub(crate) long_away: bool,
+    /// The scripted agent says very much.
+    pub(crate) flood: bool,
+    /// A device's library fails at a certain reply, and closes with 1009.
+    pub(crate) chokes: bool,
     pub(crate) chunk_chars: usize,
     pub(crate) queue_bytes: usize,
 }
@@ -69,6 +73,8 @@ impl Plan {
             delivers,
             large,
             long_away,
+            flood: rng.percent(2),
+            chokes: rng.percent(4),
             chunk_chars: *rng.pick(&[8, 40, 2_000]).unwrap_or(&2_000),
             queue_bytes: if large { 4 << 20 } else { 400 << 10 },
         }

@@ -74,6 +74,8 @@ pub(crate) struct Scripted {
     rng: Rng,
     /// Number of the process.
     life: u64,
+    /// Most words of a long reply.
+    words: u64,
     jobs: BTreeMap<u64, Job>,
     calls: BTreeMap<u64, Call>,
     last_req: u64,
@@ -83,10 +85,11 @@ pub(crate) struct Scripted {
 }
 
 impl Scripted {
-    pub(crate) fn new(seed: u64, life: u64) -> Self {
+    pub(crate) fn new(seed: u64, life: u64, words: u64) -> Self {
         Self {
             rng: Rng::new(seed),
             life,
+            words,
             jobs: BTreeMap::new(),
             calls: BTreeMap::new(),
             last_req: life << 32,
@@ -177,14 +180,8 @@ impl Scripted {
             }
             return;
         }
-        let job = Job {
-            device: event.device.id,
-            id: event.id,
-            bubble: None,
-            edits: 0,
-            fails: false,
-            done: false,
-        };
+        let job =
+            Job { device: event.device.id, id: event.id, bubble: None, edits: 0, fails: false, done: false };
         self.jobs.insert(no, job);
         let late = if self.rng.percent(30) { self.rng.below(4_000) } else { 0 };
         self.step(now + late, Step::Say(vec![FromAgent::Ack { event: no }]));
@@ -213,7 +210,7 @@ impl Scripted {
                 let status = FromAgent::Status { device: device.clone(), text: Some("reads".to_owned()) };
                 out.push(status);
                 let frames = vec![say, turn(TurnState::Off), done(no)];
-                let at = now + self.rng.below(2_000);
+                let at = now + self.rng.below(9_000);
                 self.step(at, Step::Call(Call { frames, then: Then::Nothing }));
             }
             2..=4 => {
@@ -261,7 +258,12 @@ impl Scripted {
                     },
                     FromAgent::Device { req: 0, device: device.clone() },
                     FromAgent::Device { req: 0, device: "nobody".to_owned() },
-                    FromAgent::Applied { event: 1 << 40, ok: true, option_id: "once".to_owned(), reason: None },
+                    FromAgent::Applied {
+                        event: 1 << 40,
+                        ok: true,
+                        option_id: "once".to_owned(),
+                        reason: None,
+                    },
                     steal,
                 ];
                 for frame in nonsense {
@@ -271,7 +273,7 @@ impl Scripted {
             }
             _ => {
                 // A long one, which is cut into chunks.
-                let words: String = (0..self.rng.range(1, 120)).map(|n| format!(" word{n}")).collect();
+                let words: String = (0..self.rng.range(1, self.words)).map(|n| format!(" word{n}")).collect();
                 self.finish(no, vec![send(1, text + &words)], out);
             }
         }

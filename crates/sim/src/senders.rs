@@ -7,8 +7,9 @@ use protocol::{
 };
 
 use crate::{
+    event::Ev,
     ledger::{Item, What},
-    world::{Ev, World},
+    world::World,
 };
 
 /// A message to be delivered, under one id however often it is tried.
@@ -80,7 +81,7 @@ impl World {
             ServerFrame::Error(error) if error.code == ErrorCode::Internal => {}
             other => return self.fail(format!("a sender gets {other:?}")),
         }
-        self.client_closes(conn);
+        self.client_closes(conn, 1000);
     }
 
     /// The gateway says what became of a delivery: the same to everybody who asks.
@@ -98,7 +99,11 @@ impl World {
                 // Written or stored: the outcome stands.
                 let stored = |item: &Item| matches!(&item.what, What::Message { text } if *text == d.text);
                 d.undelivered = d.undelivered || self.ledger.items.values().any(stored);
-                if d.delivered { Err(format!("{} was delivered and is said to be offline", d.id)) } else { Ok(()) }
+                if d.delivered {
+                    Err(format!("{} was delivered and is said to be offline", d.id))
+                } else {
+                    Ok(())
+                }
             }
             _ => Ok(()),
         }

@@ -3,12 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use delivery::{Action, AgentId, ConnId, Core, Input, Settings};
-use protocol::{
-    Millis, limits,
-    link::{FromAgent, ToAgent},
-    server::{AvatarState, ServerFrame},
-    words::Lang,
-};
+use protocol::{Millis, limits, link::FromAgent, words::Lang};
 use session::Access;
 use store::Store;
 
@@ -16,6 +11,7 @@ use crate::{
     agents::{Effect, Offer, Proc},
     client::Client,
     disk::{Disk, Files},
+    event::{Conn, Ev},
     ledger::Ledger,
     plan::{AgentKind, Plan},
     rng::Rng,
@@ -31,129 +27,6 @@ const SETTLE_MS: Millis = 400_000;
 const MOST_EVENTS: u64 = 200_000;
 /// Ticks at one instant after which nothing has changed.
 const MOST_TICKS: u32 = 8;
-
-/// What goes to a client.
-pub(crate) enum Down {
-    Frame(Box<ServerFrame>),
-    Ping(u64),
-    Close(u16),
-}
-
-/// What happens next.
-pub(crate) enum Ev {
-    /// Something reaches the hub of this life of the gateway.
-    Gate {
-        gen_no: u32,
-        input: Input,
-    },
-    Up {
-        conn: ConnId,
-        text: String,
-    },
-    Pong {
-        conn: ConnId,
-        nonce: u64,
-    },
-    Down {
-        conn: ConnId,
-        what: Down,
-    },
-    /// The client notices that its connection is gone.
-    ClientLost {
-        conn: ConnId,
-    },
-    /// The gateway does.
-    ServerLost {
-        conn: ConnId,
-        code: Option<u16>,
-    },
-    Connect {
-        device: usize,
-    },
-    Say {
-        device: usize,
-    },
-    Repeat {
-        device: usize,
-        said: usize,
-    },
-    Press {
-        device: usize,
-        card: String,
-        again: bool,
-    },
-    Deliver {
-        delivery: usize,
-    },
-    CutFault {
-        device: usize,
-    },
-    Crash,
-    Restart,
-    Full,
-    DiskLook,
-    CommitEnd {
-        gen_no: u32,
-    },
-    AgentFault,
-    AgentStart {
-        same_instance: bool,
-    },
-    AgentLink {
-        life: u64,
-    },
-    ToAgent {
-        link: AgentId,
-        frame: Box<ToAgent>,
-    },
-    FromAgent {
-        link: AgentId,
-        calls: Vec<FromAgent>,
-    },
-    AgentGone {
-        link: AgentId,
-        ended: bool,
-    },
-    AgentTick {
-        life: u64,
-    },
-    AgentAlive {
-        link: AgentId,
-    },
-    /// Since this loss of the agent nothing may show that it works.
-    NothingSticks {
-        loss: u64,
-    },
-    /// The trouble ends.
-    Mend,
-}
-
-/// A connection.
-pub(crate) struct Conn {
-    /// Device, or delivery beyond them.
-    pub(crate) who: usize,
-    /// The gateway has it.
-    pub(crate) server: bool,
-    /// The client has it.
-    pub(crate) client: bool,
-    /// Nothing passes any more.
-    pub(crate) cut: bool,
-    /// The gateway is closing it.
-    pub(crate) closing: bool,
-    pub(crate) ready_at: Option<Millis>,
-    pub(crate) unsent: usize,
-    /// When the socket has taken what was handed over.
-    pub(crate) free_at: Millis,
-    pub(crate) last_down: Millis,
-    pub(crate) last_up: Millis,
-    pub(crate) last_seq: u64,
-    pub(crate) avatar: AvatarState,
-    pub(crate) typing: bool,
-    /// Bytes for each millisecond.
-    pub(crate) rate: u64,
-    /// Text bytes of each message.
-    pub(crate) text_bytes: BTreeMap<String, usize>,
-}
 
 /// A running gateway.
 pub(crate) struct Gateway {
@@ -205,7 +78,15 @@ impl World {
     pub(crate) fn new(seed: u64, trace: bool) -> Self {
         let mut rng = Rng::new(seed);
         let plan = Plan::new(&mut rng);
-        let clients = (0..plan.devices).map(|n| Client::new(format!("device-{n}"))).collect();
+        let mut clients: Vec<Client> =
+            (0..plan.devices).map(|n| Client::new(format!("device-{n}"))).collect();
+        if plan.chokes {
+            // Chunks may be shorter than the whole.
+            let part = if plan.agent == AgentKind::Scripted { "re:0-0" } else { "0-0" };
+            if let Some(client) = clients.first_mut() {
+                client.chokes_on = Some(part.to_owned());
+            }
+        }
         let mut world = Self {
             disk: Disk::new(rng.bytes()),
             rng,
@@ -360,6 +241,11 @@ impl World {
     fn happens(&mut self, ev: Ev) {
         match ev {
             Ev::Gate { gen_no, input } => {
+                if let Input::Drained { conn, bytes } = &input
+                    && let Some(c) = self.conns.get_mut(conn)
+                {
+                    c.unsent = c.unsent.saturating_sub(*bytes);
+                }
                 if gen_no == self.gen_no {
                     self.handle(input);
                 }
@@ -406,6 +292,7 @@ impl World {
             Ev::AgentTick { life } => self.agent_tick(life),
             Ev::AgentAlive { link } => self.agent_alive(link),
             Ev::NothingSticks { loss } => self.nothing_sticks(loss),
+            Ev::Silent { life } => self.silent(life),
             Ev::Mend => self.mend(),
         }
     }
@@ -420,10 +307,24 @@ impl World {
         }
         let mut actions = std::mem::take(&mut self.actions);
         gateway.core.handle(input, self.now, &mut actions);
+        let mut written = Vec::new();
         for action in actions.drain(..) {
+            if let Action::Send { conn, .. } = &action
+                && !written.contains(conn)
+            {
+                written.push(*conn);
+            }
             self.action(action);
         }
         self.actions = actions;
+        for conn in written {
+            let most = self.plan.queue_bytes;
+            let over = |c: &&Conn| c.server && !c.closing && c.who < self.clients.len() && c.unsent > most;
+            if let Some(c) = self.conns.get(&conn).filter(over) {
+                let unsent = c.unsent;
+                self.fail(format!("{unsent} bytes wait in the socket of connection {conn}, which lives"));
+            }
+        }
     }
 
     fn restart(&mut self) {

@@ -94,7 +94,7 @@ pub enum StoreError {
         known: u32,
     },
     /// Something else that the system refused.
-    #[error("cannot {doing} {}: {source}", .path.display())]
+    #[error("cannot {doing} {}: {source}. Check this path and the disk", .path.display())]
     Io {
         /// What was tried, a verb.
         doing: &'static str,
@@ -138,7 +138,7 @@ impl StoreError {
         }
         match self {
             Self::InUse { dir, pid } => format!(
-                "на {} уже работает другой шлюз{}: остановите его или задайте этому другую папку состояния",
+                "на {} уже работает другой шлюз{}: остановите его или задайте этому другой каталог состояния",
                 dir.display(),
                 process(*pid, lang)
             ),
@@ -146,7 +146,7 @@ impl StoreError {
                 format!("{} занят другой программой: закройте её; ничего не потеряно", path.display())
             }
             Self::NotPrivate { dir, mode } => format!(
-                "{} открыта другим пользователям (права {mode:o}) и содержит чужие файлы: выполните для неё `chmod 700` или возьмите отдельную папку",
+                "каталог {} открыт другим пользователям (права {mode:o}) и содержит чужие файлы: выполните для него `chmod 700` или возьмите отдельный каталог",
                 dir.display()
             ),
             Self::Permission { path, .. } => format!(
@@ -154,7 +154,7 @@ impl StoreError {
                 path.display()
             ),
             Self::ReadOnly { path } => format!(
-                "{} доступен только для чтения: смонтируйте его для записи или возьмите другую папку состояния",
+                "{} доступен только для чтения: смонтируйте его для записи или возьмите другой каталог состояния",
                 path.display()
             ),
             Self::Full { path } => {
@@ -165,14 +165,16 @@ impl StoreError {
                 path.display()
             ),
             Self::NotOurs { path, found } => format!(
-                "{} — база другой программы (application id {found:#010x}): возьмите другую папку состояния",
+                "{} — база другой программы (application id {found:#010x}): возьмите другой каталог состояния",
                 path.display()
             ),
             Self::Newer { path, found, known } => format!(
                 "{}: формат {found}, этот шлюз знает форматы до {known}: запустите более новый шлюз, который его записал, или восстановите копию, сделанную до обновления",
                 path.display()
             ),
-            Self::Io { path, source, .. } => format!("ошибка диска, {}: {source}", path.display()),
+            Self::Io { path, source, .. } => {
+                format!("не удаётся работать с {}: {source}. Проверьте этот путь и диск", path.display())
+            }
             Self::Sql { path, why, .. } => format!("ошибка базы, {}: {why}", path.display()),
             Self::Invalid(why) => format!("пакет нельзя сохранить: {why}"),
             Self::Stopped => "хранилище остановлено".to_owned(),

@@ -1,5 +1,7 @@
 //! `docs/settings.md` and its Russian twin are made from the table of settings. `WRITE_PAGES=1` writes them anew.
 
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
 use std::{fmt::Write, fs, path::PathBuf};
 
 use gateway::config::{SETTINGS, Setting};

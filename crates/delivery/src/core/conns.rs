@@ -21,6 +21,9 @@ use crate::{
     io::{Action, ConnId},
 };
 
+/// A frame that waits for `ready` counts as so many bytes at least.
+const LEAST_FRAME: usize = 16;
+
 impl Core {
     pub(super) fn connected(
         &mut self,
@@ -75,6 +78,23 @@ impl Core {
     }
 
     pub(super) fn closed(&mut self, conn: ConnId, code: Option<u16>, now: Millis, out: &mut Vec<Action>) {
+        let Some(state) = self.conns.get_mut(&conn) else { return };
+        // Whole frames that came before the end still count, also those that wait for `ready`.
+        if let Stage::Greeted { device, early, .. } = &state.stage
+            && !early.is_empty()
+        {
+            let device = device.clone();
+            match self.here(&device) {
+                Some(device) if self.is_live(device, conn) => self.flush_early(conn, device, now, out),
+                Some(_) => {}
+                None => {
+                    if let Some(state) = self.conns.get_mut(&conn) {
+                        state.gone = true;
+                    }
+                    return;
+                }
+            }
+        }
         let Some(state) = self.conns.remove(&conn) else { return };
         if let Some(at) = state.timer {
             self.timers.remove(&(at, Timer::Conn(conn)));
@@ -88,7 +108,6 @@ impl Core {
             && self.is_live(device, conn)
         {
             self.with_device(device, now, out, |device, ctx| device.closed(code, ctx));
-            self.presence(device, false, out);
         }
     }
 
@@ -112,7 +131,8 @@ impl Core {
             Stage::Closing => {}
             Stage::Hello { .. } => self.first_frame(conn, frame, now, out),
             Stage::Greeted { early, bytes: so_far, .. } => {
-                *so_far += bytes;
+                // A frame holds memory also when it is empty.
+                *so_far += bytes.max(LEAST_FRAME);
                 if *so_far > limits::PENDING_BEFORE_READY {
                     let limit = limits::PENDING_BEFORE_READY;
                     let problem = Problem::new(
@@ -152,31 +172,52 @@ impl Core {
     pub(super) fn sender_frame(&mut self, conn: ConnId, frame: Came, now: Millis, out: &mut Vec<Action>) {
         let Some(state) = self.conns.get_mut(&conn) else { return };
         let lang = state.lang;
-        let mut reply = |problem: &Problem| {
-            out.push(Action::Send { conn, text: gate::error(problem, false, lang).encode() });
-        };
-        match frame {
+        let answer = match frame {
             Ok(ClientFrame::Deliver(deliver)) => {
                 state.rubbish = 0;
                 self.deliver(conn, deliver, now, out);
+                return;
             }
-            Ok(ClientFrame::Ping { ts }) => {
-                out.push(Action::Send { conn, text: ServerFrame::Pong { ts }.encode() });
+            Ok(ClientFrame::Ping { ts }) => ServerFrame::Pong { ts },
+            Ok(ClientFrame::Unknown { .. }) => return,
+            Ok(_) => {
+                let why = "a connection without device can only deliver and ping";
+                gate::error(&Problem::new(ErrorCode::Forbidden, why), false, lang)
             }
-            Ok(ClientFrame::Unknown { .. }) => {}
-            Ok(_) => reply(&Problem::new(
-                ErrorCode::Forbidden,
-                "a connection without device can only deliver and ping",
-            )),
             Err(problem) => {
                 state.rubbish = if problem.rubbish { state.rubbish + 1 } else { 0 };
                 if state.rubbish >= limits::BAD_FRAMES {
                     self.refuse_conn(conn, &problem, CloseCode::Rubbish, out);
-                } else {
-                    reply(&problem);
+                    return;
                 }
+                gate::error(&problem, false, lang)
             }
+        };
+        self.answer_conn(conn, &answer, now, out);
+    }
+
+    /// Answers on a connection, and counts what its socket has not taken: who asks and never reads is cut off.
+    fn answer_conn(&mut self, conn: ConnId, frame: &ServerFrame, now: Millis, out: &mut Vec<Action>) {
+        let Some(state) = self.conns.get_mut(&conn) else { return };
+        if let Stage::Open { device } = state.stage {
+            self.with_device(device, now, out, |device, ctx| device.answer(frame, ctx));
+            return;
         }
+        let text = frame.encode();
+        state.unsent += text.len();
+        let slow = state.unsent > self.shared.settings.queue_bytes;
+        out.push(Action::Send { conn, text });
+        if slow {
+            self.close(conn, CloseCode::Overloaded, out);
+        }
+    }
+
+    /// The socket took bytes.
+    pub(super) fn drained(&mut self, conn: ConnId, bytes: usize, now: Millis, out: &mut Vec<Action>) {
+        if let Some(state) = self.conns.get_mut(&conn) {
+            state.unsent = state.unsent.saturating_sub(bytes);
+        }
+        self.on_conn_device(conn, now, out, |device, _| device.drained(bytes));
     }
 
     pub(super) fn first_frame(&mut self, conn: ConnId, frame: Came, now: Millis, out: &mut Vec<Action>) {
@@ -266,6 +307,9 @@ impl Core {
             device.connected(conn, older.is_some(), hello_device, user, hello.lang.clone(), lang, ctx);
         });
         self.opened(device, now, out);
+        if self.conns.get(&conn).is_some_and(|state| state.gone) {
+            self.closed(conn, None, now, out);
+        }
     }
 
     /// Frames that were sent before `ready` by a connection that will never get one.
@@ -298,6 +342,9 @@ impl Core {
         let early = std::mem::take(early);
         state.stage = Stage::Open { device };
         self.presence(device, true, out);
+        if let Some(device) = self.devices.get_mut(&device) {
+            device.told_online = true;
+        }
         for frame in early {
             self.open_frame(conn, device, frame, now, out);
         }
@@ -314,24 +361,18 @@ impl Core {
         let Some(state) = self.conns.get_mut(&conn) else { return };
         let lang = state.lang;
         let rate = state.frames.take(now);
-        let mut reply = |problem: Problem| {
-            let problem = problem.with_id(Some(deliver.id.clone()));
-            out.push(Action::Send { conn, text: gate::error(&problem, false, lang).encode() });
-        };
-        if !state.who.as_ref().is_some_and(|who| who.deliver == Right::Yes) {
-            reply(Problem::new(
-                ErrorCode::Forbidden,
-                "deliver is allowed from a loopback peer or with a deliver token",
-            ));
-            return;
-        }
-        if let Err(retry_after) = rate {
+        let problem = if let Err(retry_after) = rate {
             let mut problem = Problem::new(ErrorCode::RateLimited, "too many frames: send it again later");
             problem.retry_after_ms = Some(retry_after);
-            reply(problem);
+            problem
+        } else if state.who.as_ref().is_some_and(|who| who.deliver == Right::Yes) {
+            self.deliver_to(conn, deliver, now, out);
             return;
-        }
-        self.deliver_to(conn, deliver, now, out);
+        } else {
+            let why = "deliver is allowed from a loopback peer or with a deliver token";
+            Problem::new(ErrorCode::Forbidden, why)
+        };
+        self.answer_conn(conn, &gate::error(&problem.with_id(Some(deliver.id)), false, lang), now, out);
     }
 
     pub(super) fn deliver_to(&mut self, conn: ConnId, deliver: Deliver, now: Millis, out: &mut Vec<Action>) {

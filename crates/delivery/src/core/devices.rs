@@ -61,8 +61,10 @@ impl Core {
             }
             Deferred::Deliver(conn, deliver) => {
                 let Some(state) = self.conns.get(&conn) else { return };
-                let credential =
-                    state.who.as_ref().map_or_else(String::new, |who| credential_name(who, &self.shared.settings));
+                let credential = state
+                    .who
+                    .as_ref()
+                    .map_or_else(String::new, |who| credential_name(who, &self.shared.settings));
                 let who = Who::Conn {
                     conn,
                     id: deliver.id.clone(),
@@ -170,6 +172,10 @@ impl Core {
         let why = "the gateway cannot read its store";
         match what {
             Deferred::Hello(conn, _) => {
+                if self.conns.get(&conn).is_some_and(|state| state.gone) {
+                    self.conns.remove(&conn);
+                    return;
+                }
                 let problem = Problem::new(ErrorCode::Internal, why);
                 self.refuse_conn(conn, &problem, CloseCode::Overloaded, out);
             }

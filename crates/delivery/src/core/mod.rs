@@ -10,7 +10,7 @@ use protocol::{
     Millis,
     client::{Deliver, Hello},
     code::{CloseCode, ErrorCode},
-    link::FromAgent,
+    link::{FromAgent, ToAgent},
     problem::Problem,
     record::{Batch, DeviceNo},
 };
@@ -41,8 +41,12 @@ enum Slot {
 enum Timer {
     Conn(ConnId),
     Device(DeviceNo),
+    Reload(DeviceNo),
     Agent,
 }
+
+/// A device whose records could not be written is loaded again after this, milliseconds.
+const RELOAD_MS: u64 = 1_000;
 
 /// The core. See the crate's documentation.
 #[derive(Debug)]
@@ -60,6 +64,8 @@ pub struct Core {
     /// Last batch that is known to have failed.
     failed_upto: u64,
     touched: Vec<DeviceNo>,
+    /// Devices that are loaded again when their timer is over.
+    reload: HashMap<DeviceNo, String>,
     /// Calls that name an event or a card of a device that may be being loaded.
     unplaced: Vec<(AgentId, FromAgent)>,
     draining: bool,
@@ -81,6 +87,7 @@ impl Core {
             under_way: VecDeque::new(),
             failed_upto: 0,
             touched: Vec::new(),
+            reload: HashMap::new(),
             unplaced: Vec::new(),
             draining: false,
         }
@@ -108,9 +115,7 @@ impl Core {
             Input::Pong { conn, nonce } => {
                 self.on_conn_device(conn, now, out, |device, ctx| device.pong(nonce, ctx))
             }
-            Input::Drained { conn, bytes } => {
-                self.on_conn_device(conn, now, out, |device, _| device.drained(bytes))
-            }
+            Input::Drained { conn, bytes } => self.drained(conn, bytes, now, out),
             Input::Closed { conn, code } => self.closed(conn, code, now, out),
             Input::Stored { upto } => self.stored(upto, now, out),
             Input::StoreFailed { from, upto, why } => self.store_failed(from, upto, &why, now, out),
@@ -135,7 +140,7 @@ impl Core {
             Input::AgentAlive { agent } => self.alive(agent, now),
             Input::AgentDetached { agent, ended } => self.detached(agent, ended, now, out),
             Input::Tick => self.tick(now, out),
-            Input::Drain => self.drain(out),
+            Input::Drain => self.drain(now, out),
         }
         self.settle(now, out);
     }
@@ -191,9 +196,16 @@ impl Core {
             let conn = live.conn;
             self.refuse_conn(conn, &problem, CloseCode::Overloaded, out);
         }
-        let id = device.id.clone();
-        self.slots.remove(&id);
-        self.load(id, now, out);
+        if device.told_online
+            && let Some(agent) = &self.shared.agent
+        {
+            let frame = ToAgent::Presence { device: device.id.clone(), online: false };
+            out.push(Action::ToAgent { agent: agent.id, frame });
+        }
+        // Not at once: what was being written would be tried, and fail, again and again. Who asks for it meanwhile waits.
+        self.slots.insert(device.id.clone(), Slot::Loading(Vec::new()));
+        self.timers.insert((now + RELOAD_MS, Timer::Reload(no)));
+        self.reload.insert(no, std::mem::take(&mut device.id));
     }
 
     fn tick(&mut self, now: Millis, out: &mut Vec<Action>) {
@@ -215,6 +227,12 @@ impl Core {
                     }
                     self.with_device(no, now, out, Device::tick);
                     self.opened(no, now, out);
+                }
+                Timer::Reload(no) => {
+                    if let Some(device) = self.reload.remove(&no) {
+                        let since = now.saturating_sub(protocol::limits::REMEMBER_MS);
+                        out.push(Action::Load { device, since });
+                    }
                 }
                 Timer::Agent => {
                     self.agent_timer = None;
@@ -240,11 +258,19 @@ impl Core {
         set_timer(&mut self.timers, &mut self.agent_timer, deadline, Timer::Agent);
     }
 
-    fn drain(&mut self, out: &mut Vec<Action>) {
+    fn drain(&mut self, now: Millis, out: &mut Vec<Action>) {
         self.draining = true;
         let mut conns: Vec<ConnId> = self.conns.keys().copied().collect();
         conns.sort_unstable();
         for conn in conns {
+            match self.conns.get(&conn).map(|state| &state.stage) {
+                Some(Stage::Open { device }) => {
+                    let device = *device;
+                    self.with_device(device, now, out, |device, ctx| device.closed(None, ctx));
+                }
+                Some(Stage::Closing) | None => continue,
+                Some(_) => {}
+            }
             self.close(conn, CloseCode::Restart, out);
         }
     }
@@ -277,6 +303,10 @@ impl Core {
             self.shared.batch_no += 1;
         }
         for no in touched {
+            let Some(device) = self.devices.get_mut(&no) else { continue };
+            if device.live.is_none() && std::mem::take(&mut device.told_online) {
+                self.presence(no, false, out);
+            }
             let Some(device) = self.devices.get_mut(&no) else { continue };
             let deadline = device.deadline(&Ctx { now, shared: &mut self.shared, out });
             set_timer(&mut self.timers, &mut device.timer, deadline, Timer::Device(no));

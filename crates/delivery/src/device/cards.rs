@@ -150,7 +150,14 @@ impl Device {
                 ctx.append(self.no, &Body::CardTaken { id, event, option_id }, None);
                 self.after_batch(Effect::Result { agent, req, value: None }, ctx);
             }
-            Some((_, _, false)) => self.after_last(Effect::Result { agent, req, value: None }),
+            Some((id, _, false)) => {
+                self.after_last(Effect::Result { agent, req, value: None });
+                if self.cards.asked().contains(&id) {
+                    // What it answers to the earlier question, it answers before it knows that it took this.
+                    ctx.shared.asked.retain(|_, asked| asked.prompt_id != id);
+                    self.after_last(Effect::Ask { prompt_id: id });
+                }
+            }
             None if crate::mutants::is(crate::mutants::Mutant::WithdrawnTaken) => {
                 ctx.result(agent, req, Ok(None))
             }

@@ -40,6 +40,9 @@ pub(super) struct Pending {
     pub(super) queue: bool,
 }
 
+/// In `ended`: stored for the next connect. Not on disk: the stored message itself tells it.
+const QUEUED: u64 = 2;
+
 /// How it ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Outcome {
@@ -95,9 +98,10 @@ impl Device {
         }
         let outcome = match self.ended.get(id_hash(id)) {
             Some(1) => Outcome::Delivered,
+            Some(QUEUED) => Outcome::Queued,
             Some(_) => Outcome::Offline,
-            // The gateway was stopped before the outcome was known.
-            None if queue => Outcome::Queued,
+            // The gateway was stopped before the outcome was known, or since.
+            None if queue || self.outbox.keeps(id_hash(id)) => Outcome::Queued,
             None => Outcome::Offline,
         };
         report(id, &who, &outcome, ctx);
@@ -162,6 +166,8 @@ impl Device {
                 self.ended.put(hash, u64::from(ok), ctx.now);
                 let body = Body::Delivered { id: pending.id.clone(), ok };
                 ctx.append(self.no, &body, Some(&Mark::Ended { id: hash, ok }));
+            } else if self.ended.get(hash).is_none() {
+                self.ended.put(hash, QUEUED, ctx.now);
             }
             // On disk first: the same id gets the same outcome also after a crash.
             let Pending { id, who, .. } = pending;

@@ -57,8 +57,8 @@ impl Device {
         if crate::mutants::is(crate::mutants::Mutant::TurnSticks) {
             self.clear_at = None;
         } else if ended {
-            self.clear_turn(ctx);
             self.close_bubbles(|_| true, ctx);
+            self.clear_turn(ctx);
         } else {
             if self.turn.working() {
                 self.clear_at = Some(ctx.now + CLEAR_AFTER_MS);

@@ -170,7 +170,8 @@ impl Device {
 
     /// Closes open bubbles with their last text.
     pub(super) fn close_bubbles(&mut self, which: impl Fn(&Open) -> bool, ctx: &mut Ctx<'_>) {
-        let (close, keep): (Vec<Open>, Vec<Open>) = std::mem::take(&mut self.open).into_iter().partition(which);
+        let (close, keep): (Vec<Open>, Vec<Open>) =
+            std::mem::take(&mut self.open).into_iter().partition(which);
         self.open = keep;
         for open in close {
             let message = MessageRecord {

@@ -6,6 +6,7 @@ mod deliver;
 mod link;
 mod load;
 mod messages;
+mod replay;
 mod said;
 mod write;
 
@@ -28,7 +29,8 @@ use session::{bubble::Bubble, cards::Cards, rate::Bucket, remember::Remembered, 
 
 use self::{
     deliver::Pending,
-    write::{FileSend, Queue, Replay},
+    replay::Replay,
+    write::{FileSend, Queue},
 };
 use crate::{
     inbox::Inbox,
@@ -99,6 +101,15 @@ enum ReadFor {
     Replay(Vec<(u64, Item)>),
 }
 
+/// What the device said and is not accepted yet, in order.
+#[derive(Debug)]
+enum Held {
+    /// A file that is being put together.
+    File(SpoolNo),
+    /// What was said after it.
+    Frame(ClientFrame),
+}
+
 /// A file of the agent's that is being taken over; the agent's further calls for this device wait behind it.
 #[derive(Debug)]
 struct Taking {
@@ -129,9 +140,9 @@ pub(crate) struct Device {
     /// Cards by the hash of their call's key.
     card_keys: HashMap<u128, String>,
     series: SeriesTable,
-    /// Files being put together, and what the device said after them: it waits, so that the order stays.
+    /// Files being put together, and what the device said after each: it waits, so that the order stays.
     assembling: HashMap<SpoolNo, Option<String>>,
-    held: VecDeque<ClientFrame>,
+    held: VecDeque<Held>,
     cards: Cards,
     turn: Turn,
     open: Vec<Open>,
@@ -168,6 +179,8 @@ pub(crate) struct Device {
     pub(crate) timer: Option<Millis>,
     /// The present input touched it.
     pub(crate) touched: bool,
+    /// The agent was told that it is connected.
+    pub(crate) told_online: bool,
 }
 
 impl Device {
@@ -220,6 +233,7 @@ impl Device {
             notice_at: None,
             timer: None,
             touched: false,
+            told_online: false,
         }
     }
 

@@ -11,7 +11,7 @@ use protocol::{
     words::Say,
 };
 
-use super::{Device, Effect, limits};
+use super::{Device, Effect, Held, limits};
 use crate::{
     gate,
     inbox::Stage,
@@ -23,9 +23,15 @@ impl Device {
     pub(super) fn said(&mut self, frame: ClientFrame, ctx: &mut Ctx<'_>) {
         match frame {
             // A file that came before it is being put together; the order stays.
-            ClientFrame::Text(_) | ClientFrame::Ping { .. } if !self.assembling.is_empty() => {
-                self.held.push_back(frame);
+            ClientFrame::Text(_) | ClientFrame::Ping { .. } if !self.held.is_empty() => {
+                self.held.push_back(Held::Frame(frame));
             }
+            frame => self.said_now(frame, ctx),
+        }
+    }
+
+    fn said_now(&mut self, frame: ClientFrame, ctx: &mut Ctx<'_>) {
+        match frame {
             ClientFrame::Text(text) => self.text(text, ctx),
             ClientFrame::Media(part) => self.part(part, ctx),
             ClientFrame::Prompt(answer) => self.card_answer(&answer, ctx),
@@ -165,6 +171,7 @@ impl Device {
             Ok(Step::Complete { spool, head, .. }) => {
                 ctx.out.push(Action::Spool { spool, part: Box::new(part) });
                 self.assembling.insert(spool, id);
+                self.held.push_back(Held::File(spool));
                 ctx.out.push(Action::Assemble { device: self.no, spool, head });
             }
             Err(problem) => self.refuse(&problem, ctx),
@@ -195,9 +202,15 @@ impl Device {
             }
             Err(problem) => self.refuse(&problem.with_id(id), ctx),
         }
-        while self.assembling.is_empty() {
-            let Some(frame) = self.held.pop_front() else { break };
-            self.said(frame, ctx);
+        self.held.retain(|held| !matches!(held, Held::File(of) if *of == spool));
+        while let Some(held) = self.held.pop_front() {
+            match held {
+                Held::Frame(frame) => self.said_now(frame, ctx),
+                file @ Held::File(_) => {
+                    self.held.push_front(file);
+                    break;
+                }
+            }
         }
     }
 

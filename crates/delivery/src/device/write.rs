@@ -10,25 +10,22 @@ use protocol::{
     chunk,
     code::CloseCode,
     limits,
-    record::{Body, FileRecord, MessageRecord, Row},
+    record::{Body, FileRecord, MessageRecord},
     server::{Chunk, Media, Message, ServerFrame},
     words::Say,
 };
-use session::cards;
 
-use super::{Device, ReadFor};
+use super::{Device, ReadFor, replay::Replay};
 use crate::{gate, io::Action, outbox::id_hash, shared::Ctx};
 
 /// So much may be handed over and not taken by the socket before the queue waits, bytes: enough to keep a fast line busy.
-const WINDOW: usize = 256 * 1024;
-/// Most records of one page of a replay.
-const PAGE: usize = 16;
+pub(super) const WINDOW: usize = 256 * 1024;
 
 /// The live queue of a device.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     entries: VecDeque<Entry>,
-    bytes: usize,
+    pub(super) bytes: usize,
 }
 
 #[derive(Debug)]
@@ -39,7 +36,7 @@ struct Entry {
 }
 
 #[derive(Debug)]
-enum What {
+pub(super) enum What {
     /// Something that is shown and gone.
     Frame(String),
     /// An item: its frames, the last of which carries `seq`.
@@ -76,22 +73,8 @@ pub(super) fn parts(bytes: u64) -> u32 {
     u32::try_from(bytes.div_ceil(limits::PART_BYTES as u64)).unwrap_or(u32::MAX).max(1)
 }
 
-/// A replay under way.
-#[derive(Debug)]
-pub(super) struct Replay {
-    /// First `seq` that was not read.
-    next: u64,
-    reading: bool,
-    /// Records that the next page may have: few while they are large, so that a slow client holds little memory.
-    most: usize,
-    /// The turn was shown before the replay...
-    shown: bool,
-    /// ...and has changed since.
-    changed: bool,
-}
-
 impl Queue {
-    fn push(&mut self, wait: u64, what: What) {
+    pub(super) fn push(&mut self, wait: u64, what: What) {
         self.bytes += what.bytes();
         self.entries.push_back(Entry { wait, what });
     }
@@ -110,6 +93,10 @@ impl Queue {
             _ => None,
         });
         files.collect()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
     }
 
     fn has_edit(&self, id: &str) -> bool {
@@ -279,7 +266,7 @@ impl Device {
         if waits { None } else { open.bubble.send_at() }
     }
 
-    fn queue_edits(&mut self, ctx: &Ctx<'_>) {
+    pub(super) fn queue_edits(&mut self, ctx: &Ctx<'_>) {
         for open in &self.open {
             if self.edit_at(open).is_some_and(|at| ctx.now >= at) {
                 self.queue.push(0, What::Edit(open.bubble.id.clone()));
@@ -445,117 +432,6 @@ impl Device {
             }
         }
     }
-
-    /// Reads the next page of the replay when the queue has run low, and ends the replay when nothing is left.
-    fn go_on_with_replay(&mut self, ctx: &mut Ctx<'_>) {
-        let (Some(replay), Some(live)) = (&mut self.replay, &self.live) else { return };
-        if replay.reading || !self.queue.entries.is_empty() {
-            return;
-        }
-        if self.outbox.ends_at(replay.next) {
-            self.end_replay(ctx);
-            return;
-        }
-        let (page, next) = self.outbox.replay(replay.next, replay.most, live.conn, self.committed);
-        let Some(next) = next else { return };
-        replay.next = next;
-        if page.is_empty() {
-            if self.outbox.ends_at(next) {
-                self.end_replay(ctx);
-            }
-            return;
-        }
-        replay.reading = true;
-        let ticket = ctx.shared.number();
-        ctx.out.push(Action::Read {
-            device: self.no,
-            ticket,
-            positions: page.iter().map(|(_, item)| item.pos).collect(),
-        });
-        self.reads.insert(ticket, ReadFor::Replay(page));
-    }
-
-    fn end_replay(&mut self, ctx: &mut Ctx<'_>) {
-        let Some(replay) = self.replay.take() else { return };
-        let mut frames = Vec::new();
-        match (replay.changed, replay.shown) {
-            (true, true) => self.turn.present_again(&mut frames),
-            (true, false) => self.turn.present(&mut frames),
-            (false, _) => {}
-        }
-        self.push_frames(frames);
-        for open in &mut self.open {
-            open.bubble.redraw();
-        }
-        self.queue_edits(ctx);
-    }
-
-    /// Rows that were asked for.
-    pub(crate) fn rows(&mut self, ticket: u64, rows: Result<Vec<Row>, String>, ctx: &mut Ctx<'_>) {
-        let Some(what) = self.reads.remove(&ticket) else { return };
-        let rows = match rows {
-            Ok(rows) => rows,
-            Err(why) => {
-                ctx.warn(format!("stored records cannot be read: {why}"));
-                // The connection ends, so that the device comes back and asks again.
-                if let (ReadFor::Replay(_), Some(live)) = (&what, &self.live) {
-                    ctx.out.push(Action::Close { conn: live.conn, code: CloseCode::Overloaded });
-                    self.closed(None, ctx);
-                }
-                return;
-            }
-        };
-        match what {
-            ReadFor::HandOver => self.bodies(rows, ctx),
-            ReadFor::Replay(page) => {
-                if let Some(replay) = &mut self.replay {
-                    replay.reading = false;
-                }
-                for (seq, item) in page {
-                    // A row that is gone was older than what is kept.
-                    if let Some(row) = rows.iter().find(|row| row.pos == item.pos) {
-                        self.push_replayed(seq, row, ctx);
-                    }
-                }
-                if let Some(replay) = &mut self.replay {
-                    replay.most = if self.queue.bytes > WINDOW { 1 } else { (replay.most * 2).min(PAGE) };
-                }
-            }
-        }
-    }
-
-    fn push_replayed(&mut self, seq: u64, row: &Row, ctx: &mut Ctx<'_>) {
-        let body = match Body::decode(&row.body) {
-            Ok(body) => body,
-            Err(why) => {
-                ctx.warn(format!("a stored record cannot be read: {why}"));
-                return;
-            }
-        };
-        let frames = match body {
-            Body::Message(mut message) => {
-                if crate::mutants::is(crate::mutants::Mutant::ReplayNewId) {
-                    message.id.push('r');
-                }
-                message_frames(&message, true, ctx.shared.settings.chunk_chars)
-            }
-            Body::Card(card) => {
-                let prompt = cards::with_time_left(&card, ctx.now);
-                vec![ServerFrame::Prompt(protocol::server::Prompt { seq: Some(seq), ..prompt })]
-            }
-            Body::CardDone { id, option_id, expired, reason, .. } => {
-                let end = cards::End { option_id, expired, reason };
-                vec![ServerFrame::PromptDone(end.frame(&id, Some(seq)))]
-            }
-            Body::File(record) => {
-                self.queue.push(0, What::File(Box::new(FileSend::new(record))));
-                return;
-            }
-            Body::In(_) | Body::Bubble(_) | Body::CardTaken { .. } | Body::Delivered { .. } => return,
-        };
-        let frames = frames.iter().map(ServerFrame::encode).collect();
-        self.queue.push(0, What::Item { seq, frames });
-    }
 }
 
 fn read_part(file: &mut FileSend, device: u32, ctx: &mut Ctx<'_>) {
@@ -604,7 +480,7 @@ fn edit_frame(bubble: &session::bubble::Bubble) -> ServerFrame {
 }
 
 /// The frames of a message: chunks, or one redraw with the whole text.
-fn message_frames(message: &MessageRecord, redraw: bool, chunk_chars: usize) -> Vec<ServerFrame> {
+pub(super) fn message_frames(message: &MessageRecord, redraw: bool, chunk_chars: usize) -> Vec<ServerFrame> {
     let texts = if redraw { vec![message.text.as_str()] } else { chunk::chunks(&message.text, chunk_chars) };
     let total = u32::try_from(texts.len()).unwrap_or(u32::MAX);
     texts

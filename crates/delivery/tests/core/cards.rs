@@ -1,4 +1,4 @@
-use protocol::link::{CardEnd, Said};
+use protocol::link::{CardEnd, Said, ToAgent};
 use serde_json::{Value, json};
 
 use crate::play::Play;
@@ -365,4 +365,143 @@ fn field_a_second_card_in_the_same_turn_works_and_no_answer_is_chat() {
     let events = play.events();
     assert!(matches!(&events[0].what, Said::Text { text } if text == "once"), "{:?}", events[0].what);
     assert!(play.got_of(conn, "prompt_done").is_empty(), "the card stays open");
+}
+
+#[test]
+fn once_means_once_a_second_press_does_not_overtake_the_take() {
+    let (mut play, conn) = start();
+    let id = card(&mut play, "k");
+    press(&mut play, conn, &id, "once");
+    let (event, _) = answered(&mut play).unwrap();
+    play.hold_commits = true;
+    let take = play.call(json!({"op": "take", "event": event}));
+    press(&mut play, conn, &id, "once");
+    let asked = |play: &Play| play.to_agent.iter().position(|f| matches!(f, ToAgent::Request { .. }));
+    assert_eq!(asked(&play), None, "an agent that does not know that it took the answer would say: open");
+    play.commit();
+    let result =
+        play.to_agent.iter().position(|f| matches!(f, ToAgent::Result(result) if result.req == take));
+    assert!(result.is_some() && result < asked(&play), "first the result, then the question");
+}
+
+#[test]
+fn a_card_and_its_end_are_on_disk_before_they_are_shown() {
+    let (mut play, conn) = start();
+    play.hold_commits = true;
+    play.call(json!({"op": "prompt", "key": "k", "device": "a", "kind": "exec_approval", "text": "run?",
+        "command": "ls", "options": options(&["once", "deny"]), "deadline_seconds": 300}));
+    play.cut(conn);
+    let conn = play.hello("a");
+    assert!(play.got_of(conn, "prompt").is_empty(), "a crash now would leave a card that nobody knows");
+    play.commit();
+    let id = play.got_of(conn, "prompt")[0]["id"].as_str().unwrap().to_owned();
+    play.hold_commits = false;
+    press(&mut play, conn, &id, "once");
+    let (event, _) = answered(&mut play).unwrap();
+    take(&mut play, event);
+    play.hold_commits = true;
+    apply(&mut play, event, "once");
+    press(&mut play, conn, &id, "once");
+    assert!(play.got_of(conn, "prompt_done").is_empty());
+    play.commit();
+    assert_eq!(play.got_of(conn, "prompt_done").len(), 1);
+}
+
+#[test]
+fn a_card_whose_question_was_lost_with_the_link_does_not_stay_open() {
+    let (mut play, conn) = start();
+    let id = card(&mut play, "k");
+    press(&mut play, conn, &id, "once");
+    let (event, _) = answered(&mut play).unwrap();
+    take(&mut play, event);
+    play.detach(false);
+    // Its time is over while nobody can be asked.
+    play.advance(301_000);
+    play.to_agent.clear();
+    play.attach("i");
+    let req = play.to_agent.iter().find_map(|frame| match frame {
+        ToAgent::Request { req, .. } => Some(*req),
+        _ => None,
+    });
+    let req = req.expect("asked again");
+    play.calls(vec![
+        serde_json::from_value(json!({"op": "answer", "req": req, "state": "applied", "option_id": "once"}))
+            .unwrap(),
+    ]);
+    assert_eq!(play.got_of(conn, "prompt_done")[0]["option_id"], "once");
+}
+
+#[test]
+fn what_took_effect_is_known_also_after_a_restart_of_the_gateway() {
+    let (mut play, conn) = start();
+    let id = card(&mut play, "k");
+    press(&mut play, conn, &id, "once");
+    let (event, _) = answered(&mut play).unwrap();
+    take(&mut play, event);
+    let mut play = play.crash();
+    play.attach("i");
+    let conn = play.hello("a");
+    apply(&mut play, event, "once");
+    assert_eq!(play.got_of(conn, "prompt_done")[0]["option_id"], "once");
+}
+
+#[test]
+fn the_number_of_an_answer_is_never_that_of_a_text() {
+    let (mut play, conn) = start();
+    let id = card(&mut play, "k");
+    press(&mut play, conn, &id, "once");
+    let (answer, _) = answered(&mut play).unwrap();
+    // The answer was not stored: a position would be given again now, to an agent that remembers it.
+    let mut play = play.crash();
+    play.attach("i");
+    let conn = play.hello("a");
+    play.say(conn, json!({"t": "text", "id": "1", "text": "hi"}));
+    assert!(play.events().iter().all(|event| event.event != answer));
+}
+
+#[test]
+fn a_new_process_that_took_an_answer_itself_is_acting_on_it() {
+    let (mut play, conn) = start();
+    let id = card(&mut play, "k");
+    press(&mut play, conn, &id, "once");
+    play.detach(true);
+    play.to_agent.clear();
+    play.attach_as("i", true);
+    let (event, _) = answered(&mut play).unwrap();
+    take(&mut play, event);
+    assert_eq!(card(&mut play, "k"), id);
+    apply(&mut play, event, "once");
+    assert_eq!(play.got_of(conn, "prompt_done")[0]["option_id"], "once", "its own repeat undid nothing");
+}
+
+#[test]
+fn an_agent_that_takes_again_is_asked_again() {
+    let (mut play, conn) = start();
+    let id = card(&mut play, "k");
+    press(&mut play, conn, &id, "once");
+    let (event, _) = answered(&mut play).unwrap();
+    take(&mut play, event);
+    // The result is lost with the link; a second press makes the gateway ask.
+    play.detach(false);
+    press(&mut play, conn, &id, "session");
+    play.to_agent.clear();
+    play.attach("i");
+    let requests = |play: &Play| -> Vec<u64> {
+        let req = |frame: &ToAgent| match frame {
+            ToAgent::Request { req, .. } => Some(*req),
+            _ => None,
+        };
+        play.to_agent.iter().filter_map(req).collect()
+    };
+    let early = requests(&play);
+    take(&mut play, event);
+    let stands = |req: u64, state: &str| {
+        vec![serde_json::from_value(json!({"op": "answer", "req": req, "state": state})).unwrap()]
+    };
+    play.calls(stands(early[0], "open"));
+    assert!(answered(&mut play).is_none(), "it said so before it knew that it may act");
+    let late = *requests(&play).last().unwrap();
+    assert_ne!(late, early[0]);
+    play.calls(stands(late, "applied"));
+    assert_eq!(play.got_of(conn, "prompt_done")[0]["option_id"], "once");
 }

@@ -204,3 +204,32 @@ fn an_agents_call_that_must_not_wait_fails_when_nobody_is_there() {
     let req = play.call(json!({"op": "send", "key": "k", "device": "a", "text": "x", "offline": "fail"}));
     assert_eq!(play.result(req).unwrap()["state"], "delivered");
 }
+
+#[test]
+fn an_outcome_is_on_disk_before_it_is_told() {
+    let mut play = Play::new();
+    play.pongs = false;
+    play.hello("qa-1");
+    let conn = sender(&mut play);
+    deliver(&mut play, conn, "x", "qa-1", "hi", json!({}));
+    let (of, nonce) = play.pings.pop().unwrap();
+    play.hold_commits = true;
+    play.input(delivery::Input::Pong { conn: of, nonce });
+    assert!(play.got(conn).is_empty(), "after a crash now the same id would be offline");
+    play.commit();
+    assert_eq!(play.got(conn)[0]["state"], "delivered");
+}
+
+#[test]
+fn a_message_that_is_never_replayed_holds_nothing_back() {
+    let mut play = Play::new();
+    play.pongs = false;
+    let phone = play.hello("qa-1");
+    let conn = sender(&mut play);
+    deliver(&mut play, conn, "x", "qa-1", "hi", json!({}));
+    play.cut(phone);
+    let phone = play.hello("qa-1");
+    assert!(play.got_of(phone, "message").is_empty());
+    let state = protocol::record::DeviceState::decode(&play.disk.devices["qa-1"].1).unwrap();
+    assert_eq!((state.proven, state.live_from), (state.seq, None));
+}

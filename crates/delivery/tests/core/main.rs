@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 mod access;
+mod bounds;
 mod cards;
 mod deliver;
 mod media;

@@ -145,3 +145,27 @@ fn the_agent_is_told_who_comes_and_goes() {
     let req = play.call(json!({"op": "device", "device": "nobody"}));
     assert_eq!(play.result(req).unwrap()["code"], "not_found");
 }
+
+#[test]
+fn a_state_that_changes_during_a_replay_does_not_stick() {
+    for (change, expected) in [("clear", ["stop", "idle"]), ("off", ["stop", "speaking"])] {
+        let mut play = Play::new();
+        play.attach("i");
+        let conn = play.hello("a");
+        play.cut(conn);
+        turn(&mut play, "on");
+        play.hold_commits = true;
+        play.call(json!({"op": "send", "key": "k", "device": "a", "text": "hi"}));
+        // The replay waits for the message.
+        let conn = play.hello("a");
+        assert_eq!(states(&play.got(conn)), ["thinking", "typing"]);
+        if change == "clear" {
+            play.detach(true)
+        } else {
+            turn(&mut play, "off")
+        }
+        play.commit();
+        let got = states(&play.got(conn));
+        assert_eq!(got[got.len() - 2..], expected, "{change}: {got:?}");
+    }
+}

@@ -42,7 +42,10 @@ fn a_message_that_cannot_be_stored_is_the_agents_to_repeat() {
     assert_eq!(play.closed.get(&conn), Some(&1013), "its memory is not what is on disk: it comes back");
     play.mend();
     play.hold_commits = false;
+    let loads = play.loads;
     let conn = play.hello("a");
+    assert_eq!((play.loads, play.got(conn).len()), (loads, 0), "what failed is not tried again at once");
+    play.advance(1_000);
     let id = play.send("a", "k", "x");
     let got = play.got_of(conn, "message");
     assert_eq!(draw(&got), [(id, "x".into(), true)]);
@@ -86,4 +89,22 @@ fn proof_alone_makes_a_lazy_batch() {
     let (conn, nonce) = play.pings[0];
     play.input(delivery::Input::Pong { conn, nonce });
     assert!(play.waiting.iter().all(|batch| batch.lazy) && play.waiting.len() == 1);
+}
+
+#[test]
+fn a_file_that_was_being_taken_over_when_the_disk_failed_is_the_agents_to_repeat() {
+    let mut play = Play::new();
+    play.attach("i");
+    play.hello("a");
+    play.send("a", "0", "before");
+    play.hold_commits = true;
+    play.hold_files = true;
+    play.call(json!({"op": "send", "key": "1", "device": "a", "text": "x"}));
+    let file = play.call(json!({"op": "media", "key": "2", "device": "a", "kind": "image", "data": "aGk="}));
+    let behind = play.call(json!({"op": "send", "key": "3", "device": "a", "text": "y"}));
+    play.fail();
+    for req in [file, behind] {
+        let result = play.result(req).unwrap();
+        assert_eq!(result["retryable"], json!(true), "every call has its result");
+    }
 }

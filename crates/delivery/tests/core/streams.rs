@@ -283,3 +283,21 @@ fn a_bubble_that_waits_for_the_disk_wants_no_tick() {
     play.commit();
     assert_eq!(play.got_of(conn, "message").len(), 1);
 }
+
+#[test]
+fn a_bubble_that_nobody_goes_on_with_after_a_restart_is_closed() {
+    let mut play = Play::new();
+    play.attach("i");
+    play.hello("a");
+    play.call(json!({"op": "send", "key": "k", "device": "a", "text": "so", "final": false}));
+    play.hold_commits = true;
+    // The failure of the turn is lost; the agent, which lives on, has said it.
+    play.call(json!({"op": "turn", "device": "a", "state": "failed"}));
+    let mut play = play.crash();
+    play.attach("i");
+    let conn = play.hello("a");
+    assert_eq!(play.got_of(conn, "message")[0]["final"], json!(false));
+    play.advance(60_000);
+    let got = play.got_of(conn, "message");
+    assert_eq!((got.len(), got[0]["final"].clone(), got[0]["text"].as_str()), (1, json!(true), Some("so")));
+}

@@ -258,3 +258,31 @@ fn field_two_devices_never_share_anything() {
         assert_eq!(play.got_of(conn, "message").len(), usize::from(*name == "a"), "{name}");
     }
 }
+
+#[test]
+fn what_the_agent_says_while_its_device_is_being_loaded_is_not_lost() {
+    let mut play = Play::new();
+    play.attach("i");
+    let conn = play.hello("a");
+    play.say(conn, json!({"t": "text", "id": "1", "text": "hi"}));
+    let event = play.events().remove(0).event;
+    // The gateway restarts; the agent is back before the device is.
+    let mut core = delivery::Core::new(crate::play::settings(&play.disk), play.now);
+    let mut out = Vec::new();
+    core.start(vec!["a".into()], play.now, &mut out);
+    let attach = delivery::Attach { name: "test".into(), instance: "i".into(), fresh: false };
+    core.handle(delivery::Input::AgentAttached { agent: 1, attach }, play.now, &mut out);
+    let calls = vec![protocol::link::FromAgent::Done { event, outcome: protocol::link::Outcome::Ok }];
+    core.handle(delivery::Input::FromAgent { agent: 1, calls }, play.now, &mut out);
+    out.clear();
+    let loaded = Ok(play.disk.load("a", 0));
+    core.handle(delivery::Input::Loaded { device: "a".into(), loaded }, play.now, &mut out);
+    let state = out.iter().find_map(|action| match action {
+        delivery::Action::Store(batch) => batch.ops.iter().find_map(|op| match op {
+            protocol::record::Op::Device { state, .. } => protocol::record::DeviceState::decode(state).ok(),
+            protocol::record::Op::Append(_) => None,
+        }),
+        _ => None,
+    });
+    assert_eq!(state.unwrap().done, event, "its event is done");
+}

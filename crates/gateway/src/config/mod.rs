@@ -171,6 +171,14 @@ impl Raw {
             Self::List(_) => None,
         }
     }
+    /// Nothing was given: an empty text or an empty list.
+    fn is_blank(&self) -> bool {
+        match self {
+            Self::One(value) => value.trim().is_empty(),
+            Self::List(items) => items.is_empty(),
+        }
+    }
+
     /// As a list; empty entries (a trailing comma) do not count.
     fn items(&self) -> Vec<&str> {
         let all: Vec<&str> = match self {
@@ -357,9 +365,10 @@ fn from_file(config: &mut Config, path: &Path, warnings: &mut Vec<String>) -> Re
     let shown = path.display().to_string();
     let text = std::fs::read_to_string(path)
         .map_err(|e| ConfigError::Unreadable { path: shown.clone(), why: e.to_string() })?;
-    let table: toml::Table = text
-        .parse()
-        .map_err(|e: toml::de::Error| ConfigError::Toml { path: shown.clone(), why: e.to_string() })?;
+    let table: toml::Table = text.parse().map_err(|e: toml::de::Error| ConfigError::Toml {
+        path: shown.clone(),
+        why: e.to_string().trim_end().to_owned(),
+    })?;
     for (key, value) in &table {
         let Some(setting) = SETTINGS.iter().find(|s| s.key == key) else {
             warnings.push(format!("{shown}: the key {key} is not known and has no effect"));

@@ -130,6 +130,10 @@ pub static SETTINGS: &[Setting] = &[
         both("Only these devices may connect. Empty: any device that has a token.", "Подключаться могут только эти устройства. Пусто: любое, у которого есть токен."),
         |c, r| {
             c.allowed_devices = r.items().into_iter().map(device).collect::<Result<_, _>>()?;
+            // A list that names nobody is a slip (an empty variable inside it); it must not open the door to everybody.
+            if c.allowed_devices.is_empty() && !r.is_blank() {
+                return Err(Wrong::NotAllowed);
+            }
             Ok(())
         },
     ),

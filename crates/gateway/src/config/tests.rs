@@ -186,3 +186,15 @@ fn pings_must_come_before_silence_is_punished() {
     let text = wrong.unwrap_err().to_string();
     assert!(text.contains("MOBILE_SILENT_AFTER_MS") && text.contains("MOBILE_PING_INTERVAL_MS"), "{text}");
 }
+
+#[test]
+fn a_list_of_allowed_devices_that_names_nobody_stops_the_start() {
+    for list in [",", " , ,"] {
+        let error = from_env(&[("MOBILE_ALLOWED_DEVICES", list)]).unwrap_err().to_string();
+        assert!(error.contains("MOBILE_ALLOWED_DEVICES"), "{error}");
+    }
+    let (_dir, path) = file("allowed_devices = [\"\"]\n");
+    assert!(load(Some(&path), env(&[]), &[]).is_err(), "it would let everybody in");
+    assert!(from_env(&[("MOBILE_ALLOWED_DEVICES", "a,,b")]).unwrap().config.allowed_devices == ["a", "b"]);
+    assert!(from_env(&[("MOBILE_ALLOWED_DEVICES", "")]).unwrap().config.allowed_devices.is_empty());
+}

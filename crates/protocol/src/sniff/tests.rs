@@ -15,8 +15,13 @@ fn wav(format: u16, channels: u16, rate: u32) -> Vec<u8> {
 fn extensible(format: u16) -> Vec<u8> {
     let mut bytes = wav(0xfffe, 2, 48_000);
     bytes.truncate(36);
-    [&bytes[..], b"\x16\0\x20\0\x03\0\0\0", &format.to_le_bytes(), b"\0\0\0\0\x10\0\x80\0\0\xaa\0\x38\x9b\x71data"]
-        .concat()
+    [
+        &bytes[..],
+        b"\x16\0\x20\0\x03\0\0\0",
+        &format.to_le_bytes(),
+        b"\0\0\0\0\x10\0\x80\0\0\xaa\0\x38\x9b\x71data",
+    ]
+    .concat()
 }
 
 fn late_format(format: u16) -> Vec<u8> {

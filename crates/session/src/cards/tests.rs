@@ -155,3 +155,30 @@ fn a_card_is_checked_before_it_goes_out() {
     assert!(check(PromptKind::Clarify, "t", None, None, &many[..20]).is_ok());
     assert!(check(PromptKind::Clarify, "t", None, None, &many).is_err());
 }
+
+#[test]
+fn only_an_agent_that_has_lost_its_memory_opens_a_taken_card_again() {
+    let mut cards = approval();
+    offered(press(&mut cards, "once", 7, NOW));
+    cards.take(7);
+    cards.reopen("p");
+    assert_eq!(cards.taken_by(7).as_deref(), Some("p"), "it is acting on the answer");
+    cards.forgotten();
+    cards.reopen("p");
+    assert_eq!(cards.taken_by(7), None);
+    offered(press(&mut cards, "once", 8, NOW));
+    cards.take(8);
+    cards.reopen("p");
+    assert_eq!(cards.taken_by(8).as_deref(), Some("p"), "taken since");
+}
+
+#[test]
+fn a_question_that_was_not_answered_is_known() {
+    let mut cards = approval();
+    offered(press(&mut cards, "once", 7, NOW));
+    cards.take(7);
+    assert!(cards.asked().is_empty());
+    assert!(matches!(&cards.tick(NOW + 60_000)[..], [Due::Ask { .. }]));
+    assert_eq!(cards.asked(), ["p"]);
+    assert_eq!(cards.events().collect::<Vec<_>>(), [7]);
+}

@@ -351,7 +351,8 @@ fn field_the_agent_is_told_what_the_bytes_are() {
     let (_dir, files) = files();
     let jpeg = b"\xff\xd8\xff\xe0\0\x10JFIF\0\x01\x01".to_vec();
     let moving = b"RIFF\x64\0\0\0WEBPVP8X\x0a\0\0\0\x02\0\0\0\0\0\0\0\0\0ANIM\x06\0\0\0".to_vec();
-    let svg = "\u{feff}<?xml version=\"1.0\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\"/>".as_bytes().to_vec();
+    let svg =
+        "\u{feff}<?xml version=\"1.0\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\"/>".as_bytes().to_vec();
     for (name, said, bytes, mime, extension) in [
         ("png.webp", "image/webp", PNG.to_vec(), "image/png", "png"),
         ("jpeg.png", "image/png", jpeg, "image/jpeg", "jpg"),
@@ -438,7 +439,8 @@ fn field_file_names_are_shown_sensibly_and_are_never_a_path() {
     ] {
         // As it comes from a device, through the decoder that ships.
         let data = protocol::base64::encode(PNG);
-        let frame = serde_json::json!({"t": "media", "id": "m", "kind": "image", "filename": name, "data": data});
+        let frame =
+            serde_json::json!({"t": "media", "id": "m", "kind": "image", "filename": name, "data": data});
         let Ok(ClientFrame::Media(part)) = client::decode(&frame.to_string()) else { panic!("{name:?}") };
         let file = whole(&files, &part).unwrap();
         assert_eq!(file.filename, shown, "{name:?}");

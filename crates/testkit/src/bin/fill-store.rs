@@ -88,7 +88,7 @@ fn new_state(number: u32) -> DeviceState {
 /// A text at even positions, its answer at odd ones.
 fn row(pos: Pos, device: DeviceNo, at: u64, state: &mut DeviceState) -> Row {
     let text = format!("What was said at {pos}, of about the length that people type into a chat.");
-    let (mark, body) = if pos % 2 == 0 {
+    let (mark, body) = if pos.is_multiple_of(2) {
         let id = format!("id-{pos}");
         let mark =
             Mark::In { id: hash128(&[b"in", id.as_bytes()]), content: hash64(&[b"text", text.as_bytes()]) };

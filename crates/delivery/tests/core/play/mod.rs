@@ -42,7 +42,7 @@ impl Disk {
         }
     }
 
-    fn load(&self, id: &str, since: Millis) -> Option<Loaded> {
+    pub(crate) fn load(&self, id: &str, since: Millis) -> Option<Loaded> {
         let (no, state, _) = self.devices.get(id)?.clone();
         let from = DeviceState::decode(&state).unwrap().live_from;
         let mine: Vec<&Row> = self.rows.values().filter(|row| row.device == no).collect();
@@ -78,6 +78,13 @@ pub(crate) struct Play {
     spools: HashMap<u64, BTreeMap<u32, Vec<u8>>>,
     pub(crate) log: Vec<String>,
     pub(crate) refuse_files: bool,
+    /// Files that devices sent stay in pieces until [`Play::assemble`].
+    pub(crate) hold_assembled: bool,
+    assembled: VecDeque<Input>,
+    /// How often a device was asked for.
+    pub(crate) loads: usize,
+    /// Files of the agent's are never taken over.
+    pub(crate) hold_files: bool,
 }
 
 pub(crate) fn settings(disk: &Disk) -> Settings {
@@ -148,6 +155,10 @@ impl Play {
             spools: HashMap::new(),
             log: Vec::new(),
             refuse_files: false,
+            hold_assembled: false,
+            assembled: VecDeque::new(),
+            loads: 0,
+            hold_files: false,
         };
         let mut wake: Vec<String> =
             play.disk.devices.iter().filter(|(_, (_, _, wake))| *wake).map(|(id, _)| id.clone()).collect();
@@ -160,7 +171,12 @@ impl Play {
 
     /// The gateway is killed and started again: what was not committed is lost.
     pub(crate) fn crash(self) -> Self {
-        Self::on(self.disk, self.now, |_| {})
+        self.crash_with(|_| {})
+    }
+
+    /// The same, and started with other settings.
+    pub(crate) fn crash_with(self, change: impl FnOnce(&mut Settings)) -> Self {
+        Self::on(self.disk, self.now, change)
     }
 
     pub(crate) fn input(&mut self, input: Input) {
@@ -223,6 +239,7 @@ impl Play {
             }
             Action::StoreResume { .. } => {}
             Action::Load { device, since } => {
+                self.loads += 1;
                 let loaded = Ok(self.disk.load(&device, since));
                 inputs.push_back(Input::Loaded { device, loaded });
             }
@@ -238,7 +255,8 @@ impl Play {
                 let file = format!("in{spool}.bin");
                 let done = Ok(MediaDone { file: in_file(&file, &head, &data) });
                 self.disk.files.insert(file, data);
-                inputs.push_back(Input::Assembled { device, spool, done });
+                let input = Input::Assembled { device, spool, done };
+                if self.hold_assembled { &mut self.assembled } else { inputs }.push_back(input);
             }
             Action::Discard { spool } => {
                 self.spools.remove(&spool);
@@ -246,6 +264,7 @@ impl Play {
             Action::Remove { file } => {
                 self.disk.files.remove(&file);
             }
+            Action::TakeFile { .. } if self.hold_files => {}
             Action::TakeFile { device, ticket, source, mime, filename, .. } => {
                 let done = match source {
                     MediaSource::Data(data) => {
@@ -304,6 +323,13 @@ impl Play {
             let (from, upto) = (first.no, last.no);
             self.waiting.clear();
             self.input(Input::StoreFailed { from, upto, why: "full".into() });
+        }
+    }
+
+    /// The next file is put together.
+    pub(crate) fn assemble(&mut self) {
+        if let Some(input) = self.assembled.pop_front() {
+            self.input(input);
         }
     }
 
