@@ -4,7 +4,7 @@ use protocol::{
     Millis,
     code::{CloseCode, ErrorCode},
     limits,
-    link::ToAgent,
+    link::{CallError, ToAgent},
     problem::Problem,
     record::{DeviceNo, Loaded, hash128},
 };
@@ -15,7 +15,7 @@ use crate::{
     device::{Device, Who},
     gate::{self, Stage},
     io::{Action, ConnId, Settings},
-    shared::{Ctx, call_error},
+    shared::{Ctx, call_error, call_result},
 };
 
 /// The target that means the home device, unless a device has this id.
@@ -148,50 +148,36 @@ impl Core {
 
     /// The device of a call or a delivery does not exist.
     pub(super) fn nobody(&mut self, what: Deferred, why: &str, out: &mut Vec<Action>) {
-        match what {
-            Deferred::Hello(..) => {}
-            Deferred::Call(agent, call) => {
-                if let Some(req) = call.req() {
-                    let frame = ToAgent::Result(crate::shared::call_result(
-                        req,
-                        Err(call_error("not_found", why, false)),
-                    ));
-                    out.push(Action::ToAgent { agent, frame });
-                }
-            }
-            Deferred::Deliver(conn, deliver) => {
-                let Some(state) = self.conns.get(&conn) else { return };
-                let problem = Problem::new(ErrorCode::DeviceOffline, why).with_id(Some(deliver.id));
-                out.push(Action::Send { conn, text: gate::error(&problem, false, state.lang).encode() });
-            }
-        }
+        let refusal = Problem::new(ErrorCode::DeviceOffline, why);
+        self.unserved(what, &call_error("not_found", why, false), refusal, out);
     }
 
     /// The store could not give the device.
     pub(super) fn not_loaded(&mut self, what: Deferred, out: &mut Vec<Action>) {
         let why = "the gateway cannot read its store";
+        self.unserved(what, &call_error("internal", why, true), Problem::new(ErrorCode::Internal, why), out);
+    }
+
+    /// Answers what waited for a device that does not come.
+    fn unserved(&mut self, what: Deferred, error: &CallError, refusal: Problem, out: &mut Vec<Action>) {
         match what {
             Deferred::Hello(conn, _) => {
                 if self.conns.get(&conn).is_some_and(|state| state.gone) {
                     self.conns.remove(&conn);
-                    return;
+                } else {
+                    self.refuse_conn(conn, &refusal, CloseCode::Overloaded, out);
                 }
-                let problem = Problem::new(ErrorCode::Internal, why);
-                self.refuse_conn(conn, &problem, CloseCode::Overloaded, out);
             }
             Deferred::Call(agent, call) => {
                 if let Some(req) = call.req() {
-                    let frame = ToAgent::Result(crate::shared::call_result(
-                        req,
-                        Err(call_error("internal", why, true)),
-                    ));
+                    let frame = ToAgent::Result(call_result(req, Err(error.clone())));
                     out.push(Action::ToAgent { agent, frame });
                 }
             }
             Deferred::Deliver(conn, deliver) => {
                 let Some(state) = self.conns.get(&conn) else { return };
-                let problem = Problem::new(ErrorCode::Internal, why).with_id(Some(deliver.id));
-                out.push(Action::Send { conn, text: gate::error(&problem, false, state.lang).encode() });
+                let refusal = refusal.with_id(Some(deliver.id));
+                out.push(Action::Send { conn, text: gate::error(&refusal, false, state.lang).encode() });
             }
         }
     }

@@ -411,7 +411,11 @@ impl Device {
                     && crate::mutants::is(crate::mutants::Mutant::ConfirmedBeforeDisk))
         {
             match self.effects.pop_front() {
-                Some((_, Effect::Accepted { pos, .. } | Effect::Told { pos })) => self.inbox.stored(pos),
+                Some((_, Effect::Accepted { pos, .. })) => {
+                    self.inbox.stored(pos);
+                    self.note_outage(ctx);
+                }
+                Some((_, Effect::Told { pos })) => self.inbox.stored(pos),
                 Some((_, Effect::Result { agent, req, value })) => ctx.result(agent, req, Ok(value)),
                 Some((_, Effect::Ask { prompt_id })) => self.ask_agent(&prompt_id, ctx),
                 Some((_, Effect::Report { id, who, outcome })) => deliver::report(&id, &who, &outcome, ctx),

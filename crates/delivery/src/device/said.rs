@@ -117,7 +117,6 @@ impl Device {
         }
         ctx.shared.events.insert(pos, self.no);
         self.after_batch(Effect::Accepted { pos, id, hash }, ctx);
-        self.note_outage(ctx);
         Ok(true)
     }
 

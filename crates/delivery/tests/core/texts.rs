@@ -221,6 +221,21 @@ fn a_person_is_told_once_an_outage_that_the_agent_is_away() {
 }
 
 #[test]
+fn a_text_long_after_the_agent_went_away_is_told_of_too() {
+    let mut play = Play::new();
+    play.advance(60_000);
+    let conn = play.hello("a");
+    play.got(conn);
+    play.hold_commits = true;
+    play.say(conn, json!({"t": "text", "id": "1", "text": "x"}));
+    play.advance(10);
+    play.commit();
+    play.advance(10);
+    play.commit();
+    assert_eq!(play.got_of(conn, "message").len(), 1, "also when the disk is slow");
+}
+
+#[test]
 fn field_commands_are_the_agents() {
     let mut play = Play::new();
     play.attach("i");
