@@ -95,8 +95,8 @@ impl Inbox {
     }
 
     /// It is not on disk and never will be.
-    pub(crate) fn undo(&mut self, pos: Pos) {
-        self.remove(pos);
+    pub(crate) fn undo(&mut self, pos: Pos) -> Option<InRecord> {
+        self.remove(pos).and_then(|entry| entry.body)
     }
 
     fn remove(&mut self, pos: Pos) -> Option<Entry> {

@@ -3,7 +3,7 @@
 //! "Loopback" gives rights (`deliver`), so everything that could mean "somebody else's request was passed on" takes
 //! them away: a reverse proxy on the same host is not loopback, and neither is a web page in a local browser.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use axum::http::{HeaderMap, header};
 use percent_encoding::percent_decode_str;
@@ -81,8 +81,17 @@ pub fn origin(
     let ip = peer.ip().to_canonical();
     delivery::Origin {
         loopback: ip.is_loopback() && !was_forwarded(headers) && !headers.contains_key(header::ORIGIN),
-        address: client_address(ip, headers, trusted).to_string(),
+        address: household(client_address(ip, headers, trusted)).to_string(),
         token: bearer(headers).or_else(|| query.and_then(query_token)),
+    }
+}
+
+/// What one customer of a provider has: an IPv4 address, or an IPv6 network of 64 bits, within which an address costs
+/// nothing.
+fn household(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V4(_) => ip,
+        IpAddr::V6(ip) => IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() & (u128::MAX << 64))),
     }
 }
 
@@ -160,6 +169,14 @@ mod tests {
         }
         assert!(!from(LOCAL, &[("origin", "http://127.0.0.1:8787")], None).loopback, "a web page");
         assert!(!from(LOCAL, &[("origin", "")], None).loopback, "an empty Origin is one too");
+    }
+
+    #[test]
+    fn an_ipv6_customer_is_one_address() {
+        let address = |peer| from(peer, &[], None).address;
+        assert_eq!(address("[2001:db8:1:2:3:4:5:6]:1"), address("[2001:db8:1:2::9]:1"));
+        assert_ne!(address("[2001:db8:1:2::9]:1"), address("[2001:db8:1:3::9]:1"));
+        assert_eq!(address("192.0.2.7:1"), "192.0.2.7");
     }
 
     #[test]

@@ -162,7 +162,7 @@ impl Core {
         // with it, and later reports of that say nothing new.
         let upto = self.shared.batch_no.saturating_sub(1).max(upto);
         self.failed_upto = upto;
-        out.push(Action::Log { warn: true, text: format!("the store failed: {why}") });
+        out.push(Action::Log { warn: false, text: format!("the store failed: {why}") });
         let mut hit: Vec<DeviceNo> = Vec::new();
         self.under_way.retain(|(batch, device)| {
             let failed = (from..=upto).contains(batch);

@@ -20,7 +20,7 @@ use protocol::{
     limits,
     link::{CallError, CallValue, DeviceInfo, FromAgent, User},
     problem::Problem,
-    record::{DeviceNo, DeviceState, Op, Pos},
+    record::{DeviceNo, DeviceState, InBody, InRecord, Op, Pos},
     series::{SeriesTable, SpoolNo},
     server::ServerFrame,
     words::{Lang, Say},
@@ -365,7 +365,10 @@ impl Device {
         for (_, effect) in lost {
             match effect {
                 Effect::Accepted { pos, id, hash } => {
-                    self.inbox.undo(pos);
+                    if let Some(InRecord { what: InBody::File { file }, .. }) = self.inbox.undo(pos) {
+                        // Nobody names it; the client sends it again.
+                        ctx.out.push(Action::Remove { file: file.file });
+                    }
                     self.seen.forget(hash);
                     ctx.shared.events.remove(&pos);
                     let problem = Problem::new(

@@ -58,6 +58,17 @@ fn parts_come_in_any_order_twice_and_over_a_reconnect() {
 }
 
 #[test]
+fn a_file_that_cannot_be_recorded_is_not_left_behind() {
+    let (mut play, conn) = start();
+    play.hold_commits = true;
+    play.say(conn, part("m", b"png", 0, 1));
+    assert_eq!(play.disk.files.len(), 1);
+    play.fail();
+    assert_eq!(play.got_of(conn, "error")[0]["code"], "internal");
+    assert!(play.disk.files.is_empty());
+}
+
+#[test]
 fn what_is_said_after_a_file_comes_after_it() {
     let (mut play, conn) = start();
     play.say(conn, part("m", b"png", 0, 1));
