@@ -1,4 +1,4 @@
-//! Planted mistakes, to show that the simulation finds such. Without the feature `mutants` there are none: [`is`] is a
+//! Planted mistakes, to show that the simulation finds such. Without the feature `mutants` there are none: `is` is a
 //! constant, and the branches that ask it are not compiled in.
 #![cfg_attr(not(feature = "mutants"), expect(unreachable_pub, reason = "public with the feature"))]
 
