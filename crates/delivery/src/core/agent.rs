@@ -102,7 +102,7 @@ impl Core {
                     out.push(Action::ToAgent { agent, frame });
                 }
                 call => {
-                    self.nobody(Deferred::Call(agent, call), "event or prompt_id is not known", out);
+                    self.nobody(Deferred::Call(agent, call), "event or prompt_id is not known", now, out);
                 }
             },
             Err(id) => self.with_slot(id, Deferred::Call(agent, call), now, out),

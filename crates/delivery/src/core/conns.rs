@@ -35,12 +35,26 @@ impl Core {
         let state = Conn::new(origin, &self.shared.settings, now);
         self.conns.insert(conn, state);
         if self.draining {
-            self.close(conn, CloseCode::Restart, out);
+            self.close(conn, CloseCode::Restart, now, out);
         }
         self.set_conn_timer(conn);
     }
 
-    pub(super) fn close(&mut self, conn: ConnId, code: CloseCode, out: &mut Vec<Action>) {
+    /// The device whose connection this is.
+    fn device_of_conn(&self, conn: ConnId) -> Option<DeviceNo> {
+        let device = match &self.conns.get(&conn)?.stage {
+            Stage::Open { device } => *device,
+            Stage::Greeted { device, .. } => self.here(device)?,
+            Stage::Hello { .. } | Stage::Sender | Stage::Closing => return None,
+        };
+        self.is_live(device, conn).then_some(device)
+    }
+
+    /// Closes a connection; its device has none from here on.
+    pub(super) fn close(&mut self, conn: ConnId, code: CloseCode, now: Millis, out: &mut Vec<Action>) {
+        if let Some(device) = self.device_of_conn(conn) {
+            self.with_device(device, now, out, |device, ctx| device.closed(None, ctx));
+        }
         if let Some(state) = self.conns.get_mut(&conn) {
             state.stage = Stage::Closing;
         }
@@ -53,13 +67,14 @@ impl Core {
         conn: ConnId,
         problem: &Problem,
         code: CloseCode,
+        now: Millis,
         out: &mut Vec<Action>,
     ) {
         let lang = self.conns.get(&conn).map_or(self.shared.settings.lang, |state| state.lang);
         // Being locked out is not for ever.
         let fatal = code != CloseCode::Overloaded;
         out.push(Action::Send { conn, text: gate::error(problem, fatal, lang).encode() });
-        self.close(conn, code, out);
+        self.close(conn, code, now, out);
     }
 
     pub(super) fn too_long(&mut self, conn: ConnId, now: Millis, out: &mut Vec<Action>) {
@@ -71,10 +86,7 @@ impl Core {
         };
         let problem =
             Problem::new(ErrorCode::TooBig, format!("a message must be at most {limit} bytes here"));
-        if let Stage::Open { device } = state.stage {
-            self.with_device(device, now, out, |device, ctx| device.closed(None, ctx));
-        }
-        self.refuse_conn(conn, &problem, CloseCode::TooLarge, out);
+        self.refuse_conn(conn, &problem, CloseCode::TooLarge, now, out);
     }
 
     pub(super) fn closed(&mut self, conn: ConnId, code: Option<u16>, now: Millis, out: &mut Vec<Action>) {
@@ -95,19 +107,12 @@ impl Core {
                 }
             }
         }
+        if let Some(device) = self.device_of_conn(conn) {
+            self.with_device(device, now, out, |device, ctx| device.closed(code, ctx));
+        }
         let Some(state) = self.conns.remove(&conn) else { return };
         if let Some(at) = state.timer {
             self.timers.remove(&(at, Timer::Conn(conn)));
-        }
-        let device = match &state.stage {
-            Stage::Open { device } => Some(*device),
-            Stage::Greeted { device, .. } => self.here(device),
-            _ => None,
-        };
-        if let Some(device) = device
-            && self.is_live(device, conn)
-        {
-            self.with_device(device, now, out, |device, ctx| device.closed(code, ctx));
         }
     }
 
@@ -139,7 +144,7 @@ impl Core {
                         ErrorCode::TooBig,
                         format!("at most {limit} bytes may be sent before ready"),
                     );
-                    self.refuse_conn(conn, &problem, CloseCode::TooLarge, out);
+                    self.refuse_conn(conn, &problem, CloseCode::TooLarge, now, out);
                 } else {
                     early.push_back(frame);
                 }
@@ -187,7 +192,7 @@ impl Core {
             Err(problem) => {
                 state.rubbish = if problem.rubbish { state.rubbish + 1 } else { 0 };
                 if state.rubbish >= limits::BAD_FRAMES {
-                    self.refuse_conn(conn, &problem, CloseCode::Rubbish, out);
+                    self.refuse_conn(conn, &problem, CloseCode::Rubbish, now, out);
                     return;
                 }
                 gate::error(&problem, false, lang)
@@ -208,7 +213,7 @@ impl Core {
         let slow = state.unsent > self.shared.settings.queue_bytes;
         out.push(Action::Send { conn, text });
         if slow {
-            self.close(conn, CloseCode::Overloaded, out);
+            self.close(conn, CloseCode::Overloaded, now, out);
         }
     }
 
@@ -224,7 +229,7 @@ impl Core {
         let hello = match frame {
             Ok(ClientFrame::Hello(hello)) => hello,
             Err(problem) if problem.in_hello => {
-                self.refuse_conn(conn, &problem, CloseCode::Denied, out);
+                self.refuse_conn(conn, &problem, CloseCode::Denied, now, out);
                 return;
             }
             _ => {
@@ -232,7 +237,7 @@ impl Core {
                     ErrorCode::AuthRequired,
                     "the first frame must be a JSON object with t = hello",
                 );
-                self.refuse_conn(conn, &problem, CloseCode::Denied, out);
+                self.refuse_conn(conn, &problem, CloseCode::Denied, now, out);
                 return;
             }
         };
@@ -248,7 +253,7 @@ impl Core {
                 "too many wrong tokens from this address: try again later",
             );
             problem.retry_after_ms = Some(left);
-            self.refuse_conn(conn, &problem, CloseCode::Overloaded, out);
+            self.refuse_conn(conn, &problem, CloseCode::Overloaded, now, out);
             return;
         }
         let who = match self.shared.settings.access.check(&hello, state.origin.token.as_deref(), loopback) {
@@ -257,7 +262,7 @@ impl Core {
                 if !loopback && !self.shared.settings.access.knows(&hello, state.origin.token.as_deref()) {
                     self.logins.count(&address, now);
                 }
-                self.refuse_conn(conn, &problem, CloseCode::Denied, out);
+                self.refuse_conn(conn, &problem, CloseCode::Denied, now, out);
                 return;
             }
         };
@@ -299,8 +304,9 @@ impl Core {
             let problem =
                 Problem::new(ErrorCode::Replaced, "a newer connection of this device has taken over");
             self.flush_early(older, device, now, out);
-            self.with_device(device, now, out, |device, ctx| device.closed(None, ctx));
-            self.refuse_conn(older, &problem, CloseCode::Replaced, out);
+            if self.is_live(device, older) {
+                self.refuse_conn(older, &problem, CloseCode::Replaced, now, out);
+            }
         }
         let hello_device = hello.device.clone();
         self.with_device(device, now, out, |device, ctx| {

@@ -110,13 +110,13 @@ impl Core {
                         Deferred::Deliver(conn, mut deliver) if deliver.target == HOME && !home_is_home => {
                             let Some(home) = self.shared.settings.home_device.clone() else {
                                 let why = "target is home, and MOBILE_HOME_DEVICE is not set";
-                                self.nobody(Deferred::Deliver(conn, deliver), why, out);
+                                self.nobody(Deferred::Deliver(conn, deliver), why, now, out);
                                 continue;
                             };
                             deliver.target = home;
                             self.deliver_to(conn, deliver, now, out);
                         }
-                        what => self.nobody(what, "no device with this id has ever connected", out),
+                        what => self.nobody(what, "no device with this id has ever connected", now, out),
                     }
                 }
                 return;
@@ -125,7 +125,7 @@ impl Core {
                 self.slots.remove(&id);
                 out.push(Action::Log { warn: true, text: format!("a device cannot be loaded: {why}") });
                 for what in waiting {
-                    self.not_loaded(what, out);
+                    self.not_loaded(what, now, out);
                 }
                 return;
             }
@@ -147,25 +147,38 @@ impl Core {
     }
 
     /// The device of a call or a delivery does not exist.
-    pub(super) fn nobody(&mut self, what: Deferred, why: &str, out: &mut Vec<Action>) {
+    pub(super) fn nobody(&mut self, what: Deferred, why: &str, now: Millis, out: &mut Vec<Action>) {
         let refusal = Problem::new(ErrorCode::DeviceOffline, why);
-        self.unserved(what, &call_error("not_found", why, false), refusal, out);
+        self.unserved(what, &call_error("not_found", why, false), refusal, now, out);
     }
 
     /// The store could not give the device.
-    pub(super) fn not_loaded(&mut self, what: Deferred, out: &mut Vec<Action>) {
+    pub(super) fn not_loaded(&mut self, what: Deferred, now: Millis, out: &mut Vec<Action>) {
         let why = "the gateway cannot read its store";
-        self.unserved(what, &call_error("internal", why, true), Problem::new(ErrorCode::Internal, why), out);
+        self.unserved(
+            what,
+            &call_error("internal", why, true),
+            Problem::new(ErrorCode::Internal, why),
+            now,
+            out,
+        );
     }
 
     /// Answers what waited for a device that does not come.
-    fn unserved(&mut self, what: Deferred, error: &CallError, refusal: Problem, out: &mut Vec<Action>) {
+    fn unserved(
+        &mut self,
+        what: Deferred,
+        error: &CallError,
+        refusal: Problem,
+        now: Millis,
+        out: &mut Vec<Action>,
+    ) {
         match what {
             Deferred::Hello(conn, _) => {
                 if self.conns.get(&conn).is_some_and(|state| state.gone) {
                     self.conns.remove(&conn);
                 } else {
-                    self.refuse_conn(conn, &refusal, CloseCode::Overloaded, out);
+                    self.refuse_conn(conn, &refusal, CloseCode::Overloaded, now, out);
                 }
             }
             Deferred::Call(agent, call) => {

@@ -194,7 +194,7 @@ impl Core {
             let problem = Problem::new(ErrorCode::Internal, "the gateway could not write to its disk")
                 .saying(protocol::words::Say::CannotStore);
             let conn = live.conn;
-            self.refuse_conn(conn, &problem, CloseCode::Overloaded, out);
+            self.refuse_conn(conn, &problem, CloseCode::Overloaded, now, out);
         }
         if device.told_online
             && let Some(agent) = &self.shared.agent
@@ -218,7 +218,7 @@ impl Core {
                     if let Some(state) = self.conns.get_mut(&conn) {
                         state.timer = None;
                         let problem = Problem::new(ErrorCode::AuthRequired, "no hello came in time");
-                        self.refuse_conn(conn, &problem, CloseCode::Denied, out);
+                        self.refuse_conn(conn, &problem, CloseCode::Denied, now, out);
                     }
                 }
                 Timer::Device(no) => {
@@ -263,15 +263,9 @@ impl Core {
         let mut conns: Vec<ConnId> = self.conns.keys().copied().collect();
         conns.sort_unstable();
         for conn in conns {
-            match self.conns.get(&conn).map(|state| &state.stage) {
-                Some(Stage::Open { device }) => {
-                    let device = *device;
-                    self.with_device(device, now, out, |device, ctx| device.closed(None, ctx));
-                }
-                Some(Stage::Closing) | None => continue,
-                Some(_) => {}
+            if !self.conns.get(&conn).is_some_and(|state| matches!(state.stage, Stage::Closing)) {
+                self.close(conn, CloseCode::Restart, now, out);
             }
-            self.close(conn, CloseCode::Restart, out);
         }
     }
 

@@ -153,6 +153,11 @@ fn frames_before_ready_are_bounded() {
     }
     assert_eq!(play.closed.get(&conn), Some(&1009));
     assert_eq!(play.got(conn)[0]["code"], "too_big");
+    play.attach("i");
+    play.advance(5_000);
+    let req = play.call(json!({"op": "device", "device": "a"}));
+    assert_ne!(play.result(req).unwrap()["online"], json!(true), "nobody is connected");
+    assert!(play.got(conn).is_empty(), "no ready on a closed connection");
 }
 
 #[test]
