@@ -8,9 +8,10 @@ use protocol::{
     link::{CallError, CallResult, CallValue, ToAgent},
     record::{Body, DeviceNo, Mark, Op, Pos, Row, hash64, hash128},
     series::SpoolNo,
+    server::ServerFrame,
 };
 
-use crate::io::{Action, AgentId, Attach, Settings};
+use crate::io::{Action, AgentId, Attach, ConnId, Settings};
 
 /// The agent that is attached.
 #[derive(Debug)]
@@ -43,6 +44,8 @@ pub(crate) struct Shared {
     /// Which device an event belongs to.
     pub(crate) events: HashMap<Pos, DeviceNo>,
     pub(crate) asked: HashMap<u64, Asked>,
+    /// Reports of deliveries for connections that may be gone by now.
+    pub(crate) replies: Vec<(ConnId, ServerFrame)>,
     pub(crate) spool_bytes: u64,
     next_pos: Pos,
     next_number: u64,
@@ -63,6 +66,7 @@ impl Shared {
             outage: 1,
             events: HashMap::new(),
             asked: HashMap::new(),
+            replies: Vec::new(),
             spool_bytes: 0,
             next_pos: settings.next_pos.max(1),
             next_number: 1,

@@ -19,6 +19,7 @@ use super::{Core, Deferred, Timer};
 use crate::{
     gate::{self, Came, Conn, Stage},
     io::{Action, ConnId},
+    shared::Ctx,
 };
 
 /// A frame that waits for `ready` counts as so many bytes at least.
@@ -214,6 +215,29 @@ impl Core {
         out.push(Action::Send { conn, text });
         if slow {
             self.close(conn, CloseCode::Overloaded, now, out);
+        }
+    }
+
+    /// Reports go to the connections that are still there.
+    pub(super) fn send_replies(&mut self, now: Millis, out: &mut Vec<Action>) {
+        for (conn, frame) in std::mem::take(&mut self.shared.replies) {
+            match self.conns.get(&conn).map(|state| &state.stage) {
+                None | Some(Stage::Closing) => {}
+                Some(Stage::Open { device }) if self.is_live(*device, conn) => {
+                    let device = *device;
+                    if let Some(device) = self.devices.get_mut(&device) {
+                        device.answer(&frame, &mut Ctx { now, shared: &mut self.shared, out });
+                    }
+                }
+                Some(Stage::Open { .. }) => {}
+                Some(_) => {
+                    let text = frame.encode();
+                    if let Some(state) = self.conns.get_mut(&conn) {
+                        state.unsent += text.len();
+                    }
+                    out.push(Action::Send { conn, text });
+                }
+            }
         }
     }
 

@@ -276,20 +276,18 @@ impl Core {
             let Some(device) = self.devices.get_mut(no) else { continue };
             device.touched = false;
             let before = self.shared.ops.len();
-            let was_live = device.live.as_ref().map(|live| live.conn);
             device.settle(&mut Ctx { now, shared: &mut self.shared, out });
             let appended = self.shared.ops.len() > before;
             if appended {
                 self.under_way.push_back((self.shared.batch_no, *no));
             }
-            // Too slow: the device has let go of its connection.
-            if let Some(conn) = was_live
-                && device.live.is_none()
+            if let Some(conn) = device.left.take()
                 && let Some(state) = self.conns.get_mut(&conn)
             {
                 state.stage = Stage::Closing;
             }
         }
+        self.send_replies(now, out);
         if !self.shared.ops.is_empty() {
             let ops = std::mem::take(&mut self.shared.ops);
             let lazy = !std::mem::take(&mut self.shared.urgent);

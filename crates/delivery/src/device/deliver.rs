@@ -13,7 +13,7 @@ use protocol::{
 use super::{Device, Effect, messages::text_content};
 use crate::{
     gate,
-    io::{Action, AgentId, ConnId},
+    io::{AgentId, ConnId},
     outbox::id_hash,
     shared::{Ctx, call_error},
 };
@@ -183,7 +183,7 @@ pub(super) fn not_kept(who: &Who, ctx: &mut Ctx<'_>) {
             let problem = Problem::new(ErrorCode::Internal, "the gateway could not store the outcome")
                 .saying(protocol::words::Say::CannotStore)
                 .with_id(Some(id.clone()));
-            ctx.out.push(Action::Send { conn: *conn, text: gate::error(&problem, false, *lang).encode() });
+            ctx.shared.replies.push((*conn, gate::error(&problem, false, *lang)));
         }
         Who::Agent { agent, req } => ctx.result(*agent, *req, Err(super::cannot_store())),
     }
@@ -209,7 +209,7 @@ pub(super) fn report(message_id: &str, who: &Who, outcome: &Outcome, ctx: &mut C
                     *lang,
                 ),
             };
-            ctx.out.push(Action::Send { conn: *conn, text: frame.encode() });
+            ctx.shared.replies.push((*conn, frame));
         }
         Who::Agent { agent, req } => {
             let value = match state {
@@ -231,7 +231,7 @@ fn id_used(who: &Who, ctx: &mut Ctx<'_>) {
             let problem = Problem::bad("id already used for another text")
                 .saying(protocol::words::Say::IdUsed)
                 .with_id(Some(id.clone()));
-            ctx.out.push(Action::Send { conn: *conn, text: gate::error(&problem, false, *lang).encode() });
+            ctx.shared.replies.push((*conn, gate::error(&problem, false, *lang)));
         }
         Who::Agent { agent, req } => {
             ctx.result(*agent, *req, Err(call_error("bad_call", "key already used for another text", false)));

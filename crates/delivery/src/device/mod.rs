@@ -126,6 +126,8 @@ pub(crate) struct Device {
     /// The state differs from what is stored.
     dirty: bool,
     pub(crate) live: Option<Live>,
+    /// A connection that the device has ended itself; the core is to know.
+    pub(crate) left: Option<ConnId>,
     /// When `ready` is written; later than now only if replacements come too fast.
     pub(crate) ready_at: Option<Millis>,
     replaced: VecDeque<Millis>,
@@ -196,6 +198,7 @@ impl Device {
             id,
             dirty: false,
             live: None,
+            left: None,
             ready_at: None,
             replaced: VecDeque::new(),
             frames: Bucket::new(settings.frames_per_second, settings.frames_burst, ctx.now),

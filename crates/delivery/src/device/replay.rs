@@ -84,9 +84,8 @@ impl Device {
             Err(why) => {
                 ctx.warn(format!("stored records cannot be read: {why}"));
                 // The connection ends, so that the device comes back and asks again.
-                if let (ReadFor::Replay(_), Some(live)) = (&what, &self.live) {
-                    ctx.out.push(Action::Close { conn: live.conn, code: CloseCode::Overloaded });
-                    self.closed(None, ctx);
+                if matches!(what, ReadFor::Replay(_)) {
+                    self.let_go(CloseCode::Overloaded, ctx);
                 }
                 return;
             }

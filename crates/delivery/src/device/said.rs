@@ -53,10 +53,9 @@ impl Device {
             if self.rubbish >= limits::BAD_FRAMES
                 && let Some(live) = &self.live
             {
-                let (conn, lang) = (live.conn, live.lang);
+                let lang = live.lang;
                 self.answer(&gate::error(&problem, true, lang), ctx);
-                ctx.out.push(Action::Close { conn, code: CloseCode::Rubbish });
-                self.closed(None, ctx);
+                self.let_go(CloseCode::Rubbish, ctx);
                 return;
             }
         } else {

@@ -173,6 +173,14 @@ impl Device {
         }
     }
 
+    /// The device ends its own connection.
+    pub(super) fn let_go(&mut self, code: CloseCode, ctx: &mut Ctx<'_>) {
+        let Some(conn) = self.live.as_ref().map(|live| live.conn) else { return };
+        ctx.out.push(Action::Close { conn, code });
+        self.closed(None, ctx);
+        self.left = Some(conn);
+    }
+
     /// The socket took bytes.
     pub(crate) fn drained(&mut self, bytes: usize) {
         if let Some(live) = &mut self.live {
@@ -297,8 +305,7 @@ impl Device {
         let queued = if self.replay.is_some() { 0 } else { self.queue.bytes };
         let (conn, waiting) = (live.conn, live.unsent + queued);
         if waiting > ctx.shared.settings.queue_bytes {
-            ctx.out.push(Action::Close { conn, code: CloseCode::Overloaded });
-            self.closed(None, ctx);
+            self.let_go(CloseCode::Overloaded, ctx);
             return;
         }
         let nonce = ctx.shared.number();

@@ -167,6 +167,19 @@ fn field_deliver_frames_have_a_rate() {
 }
 
 #[test]
+fn a_report_for_a_connection_that_was_closed_goes_nowhere() {
+    let mut play = Play::new();
+    play.pongs = false;
+    play.hello("qa-1");
+    let conn = sender(&mut play);
+    deliver(&mut play, conn, "x", "qa-1", "hi", json!({}));
+    // The harness fails on a frame after the close.
+    play.input(delivery::Input::Drain);
+    play.advance(20_000);
+    assert!(play.got(conn).is_empty());
+}
+
+#[test]
 fn home_is_the_home_device_unless_a_device_has_that_name() {
     let mut play = Play::new();
     let phone = play.hello("phone");
