@@ -148,10 +148,10 @@ impl Device {
         match self.cards.take(event) {
             Some((id, option_id, true)) => {
                 ctx.append(self.no, &Body::CardTaken { id, event, option_id }, None);
-                self.after_batch(Effect::Result { agent, req, value: None }, ctx);
+                self.after_batch(Effect::Taken { agent, req, event }, ctx);
             }
             Some((id, _, false)) => {
-                self.after_last(Effect::Result { agent, req, value: None });
+                self.after_last(Effect::Taken { agent, req, event });
                 if self.cards.asked().contains(&id) {
                     // What it answers to the earlier question, it answers before it knows that it took this.
                     ctx.shared.asked.retain(|_, asked| asked.prompt_id != id);
@@ -161,14 +161,15 @@ impl Device {
             None if crate::mutants::is(crate::mutants::Mutant::WithdrawnTaken) => {
                 ctx.result(agent, req, Ok(None))
             }
-            None => {
-                ctx.result(
-                    agent,
-                    req,
-                    Err(call_error("withdrawn", "the answer was withdrawn; do nothing", false)),
-                );
-            }
+            None => ctx.result(agent, req, Err(withdrawn())),
         }
+    }
+
+    /// That the agent took an answer is on disk: it may act, unless the card has ended meanwhile (by its own word, for
+    /// instance: a new conversation).
+    pub(super) fn tell_taken(&self, agent: AgentId, req: u64, event: Pos, ctx: &mut Ctx<'_>) {
+        let stands = self.cards.taken_by(event).is_some();
+        ctx.result(agent, req, if stands { Ok(None) } else { Err(withdrawn()) });
     }
 
     /// The agent says what took effect.
@@ -258,4 +259,8 @@ impl Device {
             }
         }
     }
+}
+
+fn withdrawn() -> protocol::link::CallError {
+    call_error("withdrawn", "the answer was withdrawn; do nothing", false)
 }

@@ -71,6 +71,8 @@ enum Effect {
     Answer(Box<ServerFrame>),
     /// What the gateway tells the agent may go to it.
     Told { pos: Pos },
+    /// The agent may act on the answer that it took, unless its card has ended meanwhile.
+    Taken { agent: AgentId, req: u64, event: Pos },
     /// The agent is asked about a card: behind the results that it has not got, so that it knows what it took.
     Ask { prompt_id: String },
     /// Who waits for the outcome of a delivery is told.
@@ -295,7 +297,9 @@ impl Device {
     pub(crate) fn give_up(&mut self, ctx: &mut Ctx<'_>) {
         for (_, effect) in std::mem::take(&mut self.effects) {
             match effect {
-                Effect::Result { agent, req, .. } => ctx.result(agent, req, Err(cannot_store())),
+                Effect::Result { agent, req, .. } | Effect::Taken { agent, req, .. } => {
+                    ctx.result(agent, req, Err(cannot_store()));
+                }
                 Effect::Report { who, .. } => deliver::not_kept(&who, ctx),
                 _ => {}
             }
@@ -385,7 +389,7 @@ impl Device {
                 Effect::Told { .. } | Effect::Ask { .. } => {}
                 Effect::Report { who, .. } => deliver::not_kept(&who, ctx),
                 Effect::Answer(frame) => self.answer(&frame, ctx),
-                Effect::Result { agent, req, .. } => {
+                Effect::Result { agent, req, .. } | Effect::Taken { agent, req, .. } => {
                     ctx.result(agent, req, Err(cannot_store()));
                 }
             }
@@ -423,6 +427,7 @@ impl Device {
                 }
                 Some((_, Effect::Told { pos })) => self.inbox.stored(pos),
                 Some((_, Effect::Result { agent, req, value })) => ctx.result(agent, req, Ok(value)),
+                Some((_, Effect::Taken { agent, req, event })) => self.tell_taken(agent, req, event, ctx),
                 Some((_, Effect::Ask { prompt_id })) => self.ask_agent(&prompt_id, ctx),
                 Some((_, Effect::Report { id, who, outcome })) => deliver::report(&id, &who, &outcome, ctx),
                 Some((_, Effect::Answer(frame))) => self.answer(&frame, ctx),

@@ -264,6 +264,20 @@ fn field_a_new_conversation_closes_the_old_ones_cards() {
 }
 
 #[test]
+fn an_answer_that_was_taken_as_its_card_ended_is_withdrawn() {
+    let (mut play, conn) = start();
+    let id = card(&mut play, "k");
+    press(&mut play, conn, &id, "once");
+    let (event, _) = answered(&mut play).unwrap();
+    play.hold_commits = true;
+    let req = play.call(json!({"op": "take", "event": event}));
+    play.call(json!({"op": "conversation", "device": "a", "id": "c2"}));
+    play.commit();
+    assert_eq!(play.result(req).unwrap()["code"], "withdrawn");
+    assert_eq!(play.got_of(conn, "prompt_done")[0]["option_id"], "deny");
+}
+
+#[test]
 fn field_two_open_cards_are_told_apart() {
     let (mut play, conn) = start();
     let first = card(&mut play, "1");
