@@ -135,6 +135,8 @@ impl Device {
 
     pub(super) fn ask_agent(&mut self, prompt_id: &str, ctx: &mut Ctx<'_>) {
         let Some(agent) = ctx.shared.agent.as_ref().map(|agent| agent.id) else { return };
+        // Only the answer to the latest question counts: an earlier one may be older than what the agent took since.
+        ctx.shared.asked.retain(|_, asked| asked.prompt_id != prompt_id);
         let req = ctx.shared.number();
         ctx.shared.asked.insert(req, Asked { device: self.no, prompt_id: prompt_id.to_owned() });
         ctx.tell_agent(
