@@ -163,3 +163,8 @@ pub(crate) fn call_result(req: u64, value: Result<Option<CallValue>, CallError>)
 pub(crate) fn call_error(code: &str, message: impl Into<String>, retryable: bool) -> CallError {
     CallError { code: code.to_owned(), message: message.into(), retryable }
 }
+
+/// What an agent gets that wants to take an answer which does not stand any more.
+pub(crate) fn withdrawn() -> CallError {
+    call_error("withdrawn", "the answer was withdrawn; do nothing", false)
+}

@@ -2,7 +2,7 @@
 
 use protocol::{
     Millis,
-    link::{Answer, FromAgent, ToAgent},
+    link::{Answer, FromAgent},
     record::DeviceNo,
 };
 
@@ -10,7 +10,7 @@ use super::{Core, Deferred, Slot};
 use crate::{
     device::Device,
     io::{Action, AgentId, Attach},
-    shared::{AgentNow, Ctx, call_error, call_result},
+    shared::{AgentNow, Ctx, withdrawn},
 };
 
 impl Core {
@@ -97,9 +97,7 @@ impl Core {
             Ok(_) => match call {
                 // An answer that is not known any more has ended: its card is open again, or closed.
                 FromAgent::Take { req, .. } => {
-                    let error = call_error("withdrawn", "the answer was withdrawn; do nothing", false);
-                    let frame = ToAgent::Result(call_result(req, Err(error)));
-                    out.push(Action::ToAgent { agent, frame });
+                    Ctx { now, shared: &mut self.shared, out }.result(agent, req, Err(withdrawn()));
                 }
                 call => {
                     self.nobody(Deferred::Call(agent, call), "event or prompt_id is not known", now, out);

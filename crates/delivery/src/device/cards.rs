@@ -16,7 +16,7 @@ use crate::{
     inbox::Stage,
     io::AgentId,
     outbox::id_hash,
-    shared::{Asked, Ctx, call_error},
+    shared::{Asked, Ctx, call_error, withdrawn},
 };
 
 /// Longest time a card may stay open, seconds: what is remembered for a repeated call.
@@ -261,8 +261,4 @@ impl Device {
             }
         }
     }
-}
-
-fn withdrawn() -> protocol::link::CallError {
-    call_error("withdrawn", "the answer was withdrawn; do nothing", false)
 }
