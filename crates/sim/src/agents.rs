@@ -1,5 +1,7 @@
 //! The agents in the world: the embedded ones, which live and die with the gateway, and the scripted one on its link.
 
+use std::collections::VecDeque;
+
 use agent::{Agent, Flow};
 use delivery::{AgentId, Attach, Input};
 use protocol::{
@@ -20,7 +22,9 @@ const ALIVE_MS: Millis = 5_000;
 /// So long after the loss of the link nothing may show that the agent works.
 const STICK_MS: Millis = 5_001;
 /// So long after its last sign of life.
-const SILENT_MS: Millis = 25_200;
+const SILENT_MS: Millis = 25_000;
+/// What it said before it fell silent may still be on its way.
+const ON_ITS_WAY_MS: Millis = 200;
 
 /// An agent's process.
 pub(crate) struct Proc {
@@ -32,6 +36,10 @@ pub(crate) struct Proc {
     pub(crate) link: Option<AgentId>,
     /// It does nothing until then.
     frozen_until: Millis,
+    /// What has reached it meanwhile, in order.
+    unread: VecDeque<(AgentId, ToAgent)>,
+    /// When the gateway last heard of it.
+    heard: Millis,
     last_in: Millis,
     last_out: Millis,
     tick_at: Option<Millis>,
@@ -96,6 +104,8 @@ impl World {
             fresh: true,
             link: None,
             frozen_until: 0,
+            unread: VecDeque::new(),
+            heard: 0,
             last_in: 0,
             last_out: 0,
             tick_at: None,
@@ -116,17 +126,19 @@ impl World {
             }
             return;
         }
-        let link = self.number();
+        let (link, now) = (self.number(), self.now);
         let attach = Attach { name: "simulated".to_owned(), instance, fresh };
         if let Some(proc) = self.agent.as_mut() {
             proc.link = Some(link);
             proc.fresh = false;
+            proc.heard = now;
             proc.last_in = 0;
             proc.last_out = 0;
         }
         self.agent_lost = false;
         self.handle(Input::AgentAttached { agent: link, attach });
         self.at(ALIVE_MS, Ev::AgentAlive { link });
+        self.at(SILENT_MS + ON_ITS_WAY_MS, Ev::Silent { life });
         let mut out = Vec::new();
         if let Some(Proc { body: Body::Scripted(agent), .. }) = self.agent.as_mut() {
             agent.reattached(&mut out);
@@ -176,9 +188,12 @@ impl World {
 
     /// Calls reach the gateway.
     pub(crate) fn agent_calls(&mut self, link: AgentId, mut calls: Vec<FromAgent>) {
-        if self.gateway.is_none() || self.agent.as_ref().is_none_or(|proc| proc.link != Some(link)) {
+        let now = self.now;
+        let Some(proc) = self.agent.as_mut().filter(|proc| proc.link == Some(link)) else { return };
+        if self.gateway.is_none() {
             return;
         }
+        proc.heard = now;
         for call in &mut calls {
             let req = req_of(call).copied();
             if let Some(req) = req {
@@ -318,22 +333,34 @@ impl World {
 
     /// Something reaches the agent.
     pub(crate) fn agent_gets(&mut self, link: AgentId, frame: ToAgent) {
-        let now = self.now;
         let Some(proc) = self.agent.as_mut().filter(|proc| proc.link == Some(link)) else { return };
-        if proc.frozen_until > now {
-            let later = proc.frozen_until;
-            return self.at_time(later, Ev::ToAgent { link, frame: Box::new(frame) });
-        }
-        let mut out = Vec::new();
-        let flow = match &mut proc.body {
-            Body::Embedded(agent) => agent.handle(frame, now, &mut out),
-            Body::Scripted(agent) => {
-                agent.handle(frame, now, &mut out);
-                Flow::On
+        proc.unread.push_back((link, frame));
+        self.agent_reads();
+    }
+
+    /// It reads what has reached it, unless it hangs.
+    fn agent_reads(&mut self) {
+        let now = self.now;
+        while let Some(proc) = self.agent.as_mut().filter(|proc| proc.frozen_until <= now) {
+            let Some((link, frame)) = proc.unread.pop_front() else { return };
+            if proc.link != Some(link) {
+                continue;
             }
-        };
-        self.agent_says(out);
-        self.after(flow);
+            let mut out = Vec::new();
+            let flow = match &mut proc.body {
+                Body::Embedded(agent) => agent.handle(frame, now, &mut out),
+                Body::Scripted(agent) => {
+                    agent.handle(frame, now, &mut out);
+                    Flow::On
+                }
+            };
+            self.agent_says(out);
+            self.after(flow);
+        }
+        if let Some(proc) = self.agent.as_ref().filter(|proc| !proc.unread.is_empty()) {
+            let (life, until) = (proc.life, proc.frozen_until);
+            self.at_time(until, Ev::AgentTick { life });
+        }
     }
 
     pub(crate) fn agent_tick(&mut self, life: u64) {
@@ -354,6 +381,7 @@ impl World {
         };
         self.agent_says(out);
         self.after(flow);
+        self.agent_reads();
     }
 
     fn after(&mut self, flow: Flow) {
@@ -386,8 +414,9 @@ impl World {
 
     pub(crate) fn agent_alive(&mut self, link: AgentId) {
         let now = self.now;
-        let Some(proc) = self.agent.as_ref().filter(|proc| proc.link == Some(link)) else { return };
+        let Some(proc) = self.agent.as_mut().filter(|proc| proc.link == Some(link)) else { return };
         if proc.frozen_until <= now {
+            proc.heard = now;
             self.handle(Input::AgentAlive { agent: link });
         }
         self.at(ALIVE_MS, Ev::AgentAlive { link });
@@ -455,7 +484,7 @@ impl World {
             // It hangs.
             2 if !long_away => {
                 proc.frozen_until = now + later * 5;
-                self.at(SILENT_MS, Ev::Silent { life });
+                self.at(SILENT_MS + ON_ITS_WAY_MS, Ev::Silent { life });
             }
             // It dies. The gateway may notice only when the next one attaches.
             _ => {
@@ -472,7 +501,8 @@ impl World {
 
     /// It was silent for so long, if it still is.
     pub(crate) fn silent(&mut self, life: u64) {
-        let still = |proc: &&Proc| proc.life == life && proc.link.is_some() && proc.frozen_until > self.now;
+        let still =
+            |proc: &&Proc| proc.life == life && proc.link.is_some() && proc.heard + SILENT_MS <= self.now;
         if self.agent.as_ref().filter(still).is_some() {
             self.nothing_works("silent");
         }

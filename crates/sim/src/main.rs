@@ -20,7 +20,7 @@ const HELP: &str = "\
 --mutants      run the seeds with each planted mistake until it is found";
 
 /// Failures that are told with their seed; more add nothing.
-const TOLD: usize = 10;
+const TOLD: usize = 60;
 
 thread_local! {
     static SEED: Cell<u64> = const { Cell::new(0) };

@@ -26,7 +26,7 @@ impl Core {
     }
 
     pub(super) fn detached(&mut self, agent: AgentId, ended: bool, now: Millis, out: &mut Vec<Action>) {
-        if self.shared.agent.as_ref().is_none_or(|now| now.id != agent) {
+        if !self.attached_is(agent) {
             return;
         }
         self.shared.agent = None;
@@ -35,6 +35,11 @@ impl Core {
         self.shared.asked.clear();
         self.on_all(now, out, |device, ctx| device.agent_gone(ended, ctx));
         self.set_agent_timer();
+    }
+
+    /// Whether this is the agent's present link.
+    pub(super) fn attached_is(&self, agent: AgentId) -> bool {
+        self.shared.agent.as_ref().is_some_and(|now| now.id == agent)
     }
 
     pub(super) fn alive(&mut self, agent: AgentId, now: Millis) {
@@ -65,7 +70,7 @@ impl Core {
         now: Millis,
         out: &mut Vec<Action>,
     ) {
-        if self.shared.agent.as_ref().is_none_or(|now| now.id != agent) {
+        if !self.attached_is(agent) {
             return;
         }
         self.alive(agent, now);
@@ -110,7 +115,7 @@ impl Core {
     /// A device has been loaded, or cannot be: calls that may have been about it.
     pub(super) fn place_again(&mut self, now: Millis, out: &mut Vec<Action>) {
         for (agent, call) in std::mem::take(&mut self.unplaced) {
-            if self.shared.agent.as_ref().is_some_and(|now| now.id == agent) {
+            if self.attached_is(agent) {
                 self.place(agent, call, now, out);
             }
         }

@@ -57,7 +57,10 @@ impl Core {
         match what {
             Deferred::Hello(conn, hello) => self.greet(conn, &hello, device, now, out),
             Deferred::Call(agent, call) => {
-                self.with_device(device, now, out, |device, ctx| device.call(agent, call, ctx))
+                // Of an agent that is gone nothing is done: it, or its next life, says it again.
+                if self.attached_is(agent) {
+                    self.with_device(device, now, out, |device, ctx| device.call(agent, call, ctx));
+                }
             }
             Deferred::Deliver(conn, deliver) => {
                 let Some(state) = self.conns.get(&conn) else { return };

@@ -115,7 +115,9 @@ impl Device {
             }
             return;
         }
-        if self.said_before(&id) {
+        // A reply that another life of the agent has begun under this key, or that this call ends, goes on.
+        let goes_on = self.open.iter().any(|open| open.of == id && (open.restored || saying.last));
+        if self.said_before(&id) && !goes_on {
             // The first result again, when what the first call wrote is on disk.
             let value = Some(CallValue::Message { message_id: id, state: DeliverState::Queued });
             self.after_last(Effect::Result { agent, req, value });

@@ -53,6 +53,28 @@ fn a_message_that_cannot_be_stored_is_the_agents_to_repeat() {
 }
 
 #[test]
+fn what_a_dead_agent_said_while_the_device_was_not_there_is_its_next_lifes_to_say() {
+    let mut play = Play::new();
+    play.attach_as("i", true);
+    play.hello("a");
+    play.hold_commits = true;
+    play.call(json!({"op": "send", "key": "0", "device": "a", "text": "x"}));
+    play.fail();
+    play.mend();
+    play.hold_commits = false;
+    // The device is being loaded again.
+    play.call(json!({"op": "send", "key": "k", "device": "a", "text": "of the dead", "final": false}));
+    play.detach(false);
+    play.attach_as("i", true);
+    let req = play.call(json!({"op": "send", "key": "k", "device": "a", "text": "of the living"}));
+    play.advance(1_000);
+    assert_eq!(play.result(req).unwrap()["ok"], json!(true));
+    let conn = play.hello("a");
+    let shown: Vec<_> = draw(&play.got(conn)).into_iter().map(|(_, text, _)| text).collect();
+    assert_eq!(shown, ["of the living"]);
+}
+
+#[test]
 fn an_answer_that_was_lost_with_the_disk_is_given_again() {
     let mut play = Play::new();
     play.attach("i");

@@ -200,6 +200,31 @@ fn a_bubble_survives_a_crash_and_the_same_key_goes_on_in_it() {
 }
 
 #[test]
+fn another_life_of_the_agent_goes_on_with_the_reply_that_was_begun() {
+    for last in [true, false] {
+        let mut play = Play::new();
+        play.attach_as("i", true);
+        let conn = play.hello("a");
+        let begun = json!({"op": "send", "key": "k", "device": "a", "text": "first half", "final": false});
+        let req = play.call(begun.clone());
+        let id = play.result(req).unwrap()["message_id"].as_str().unwrap().to_owned();
+        play.detach(false);
+        play.attach_as("i", true);
+        let again = json!({"op": "send", "key": "k", "device": "a", "text": "second", "final": last});
+        let req = play.call(again.clone());
+        assert_eq!(play.result(req).unwrap()["message_id"], json!(id));
+        // A repeat of either changes nothing.
+        for call in [again, begun] {
+            let req = play.call(call);
+            assert_eq!(play.result(req).unwrap()["message_id"], json!(id));
+        }
+        play.advance(59_000);
+        let got = play.got(conn);
+        assert_eq!(draw(&got), [(id, "second".into(), last)], "what the new life says counts");
+    }
+}
+
+#[test]
 fn one_id_holds_700_000_bytes_and_the_rest_goes_on_under_a_new_one() {
     let mut play = Play::new();
     play.attach("i");
