@@ -4,7 +4,7 @@ use protocol::{
     Millis,
     client::{ClientFrame, MediaPart},
     code::CloseCode,
-    link::{FromAgent, InFile, MediaSource, ToAgent},
+    link::{FileRefused, FileTaken, FromAgent, InFile, MediaSource, ToAgent},
     problem::Problem,
     record::{Batch, DeviceNo, Loaded, Pos, Row},
     series::SpoolNo,
@@ -179,42 +179,6 @@ pub enum Input {
 pub struct MediaDone {
     /// As the agent will see it (`path` is empty; `caption` and `filename` as the client sent them).
     pub file: InFile,
-}
-
-/// A file from the agent, taken over into the media folder.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileTaken {
-    /// Name in the media folder, synced.
-    pub file: String,
-    /// Bytes.
-    pub bytes: u64,
-    /// A certain sniff, else what the agent said, else `application/octet-stream`.
-    pub mime: String,
-    /// Name to show: what the agent said, cleaned, else the source's name, else one made from the kind.
-    pub filename: String,
-    /// Hash of the content.
-    pub content: u64,
-}
-
-/// Why a file of the agent's was not taken.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FileRefused {
-    /// Outside `media_out`, a link, a URL, not a regular file. The name is shown to the user.
-    NotAllowed {
-        /// Last component.
-        name: String,
-    },
-    /// Larger than 8 MiB.
-    TooLarge {
-        /// Last component.
-        name: String,
-    },
-    /// Empty.
-    Empty,
-    /// Not there.
-    Missing,
-    /// The disk is full or cannot be read or written.
-    Failed(String),
 }
 
 /// Something to be done. Actions of one input are done in order.

@@ -18,4 +18,4 @@ mod outbox;
 mod shared;
 
 pub use self::core::Core;
-pub use io::{Action, AgentId, Attach, ConnId, FileRefused, FileTaken, Input, MediaDone, Origin, Settings};
+pub use io::{Action, AgentId, Attach, ConnId, Input, MediaDone, Origin, Settings};

@@ -117,11 +117,6 @@ impl Outbox {
         self.items.range(from..).next().is_none()
     }
 
-    /// Whether an item of this id waits for the next connection.
-    pub(crate) fn keeps(&self, id: u128) -> bool {
-        self.latest.get(&id).and_then(|seq| self.items.get(seq)).is_some_and(|item| item.once.is_none())
-    }
-
     /// Whether an item is on disk (or proven already).
     pub(crate) fn is_stored(&self, seq: u64, committed: u64) -> bool {
         self.items.get(&seq).is_none_or(|item| item.batch <= committed)

@@ -10,19 +10,16 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use delivery::{FileRefused, FileTaken, Input, MediaDone};
+use delivery::{Input, MediaDone};
 use protocol::{
     Millis,
     client::MediaPart,
-    link::MediaSource,
+    link::{FileRefused, MediaSource},
     record::{Batch, Body, DeviceNo, InBody, Op, Pos, Row},
     series::SpoolNo,
     server::OutKind,
 };
-use store::{
-    Done, ReadThread, Store, StoreError, Writer,
-    files::{Files, Refused, Taken},
-};
+use store::{Done, ReadThread, Store, StoreError, Writer, files::Files};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::{
@@ -317,8 +314,8 @@ fn work(files: &Files, job: MediaJob) -> Option<Input> {
             None
         }
         MediaJob::Take { device, ticket, source, mime, filename, kind, now } => {
-            let taken = files.take_file(&source, mime.as_deref(), filename.as_deref(), kind, now);
-            Some(Input::FileTaken { device, ticket, done: taken.map(as_taken).map_err(as_refused) })
+            let done = files.take_file(&source, mime.as_deref(), filename.as_deref(), kind, now);
+            Some(Input::FileTaken { device, ticket, done })
         }
         MediaJob::Read { device, ticket, file, offset, len } => {
             let data = files.read_at(&file, offset, len).map_err(|e| e.to_string());
@@ -328,23 +325,6 @@ fn work(files: &Files, job: MediaJob) -> Option<Input> {
             files.tidy(now);
             None
         }
-    }
-}
-
-// The store and the core do not know each other: their words for the same things are put together here.
-
-fn as_taken(taken: Taken) -> FileTaken {
-    let Taken { file, bytes, mime, filename, content } = taken;
-    FileTaken { file, bytes, mime, filename, content }
-}
-
-fn as_refused(refused: Refused) -> FileRefused {
-    match refused {
-        Refused::NotAllowed { name } => FileRefused::NotAllowed { name },
-        Refused::TooLarge { name } => FileRefused::TooLarge { name },
-        Refused::Empty => FileRefused::Empty,
-        Refused::Missing => FileRefused::Missing,
-        Refused::Failed(why) => FileRefused::Failed(why),
     }
 }
 
@@ -368,7 +348,7 @@ mod tests {
         Op::Append(Row { pos, device: 1, at, mark: Vec::new(), body: body.encode() })
     }
 
-    async fn take(disk: &Disk, answers: &mut UnboundedReceiver<Inside>) -> FileTaken {
+    async fn take(disk: &Disk, answers: &mut UnboundedReceiver<Inside>) -> protocol::link::FileTaken {
         let source = MediaSource::Data(b"some bytes".to_vec());
         let kind = OutKind::Document;
         disk.media(MediaJob::Take { device: 1, ticket: 1, source, mime: None, filename: None, kind, now: 1 });

@@ -9,10 +9,10 @@ use std::{
 use hermes_mobile_powercut::{Cut, Machine, MediaDisk};
 use protocol::{
     client::{MediaKind, MediaPart},
-    link::MediaSource,
+    link::{FileRefused, MediaSource},
     server::OutKind,
 };
-use store::files::{Files, Refused};
+use store::files::Files;
 
 #[derive(Default)]
 struct Seen {
@@ -136,6 +136,6 @@ fn a_full_disk_and_a_failing_sync_leave_nothing_behind() {
     machine.fail_sync_after(0);
     let source = MediaSource::Data(content(0, 0));
     let refused = files.take_file(&source, None, None, OutKind::Document, 0);
-    assert!(matches!(refused, Err(Refused::Failed(_))), "{refused:?}");
+    assert!(matches!(refused, Err(FileRefused::Failed(_))), "{refused:?}");
     assert_eq!(left(&machine), 0);
 }

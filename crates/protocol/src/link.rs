@@ -19,7 +19,8 @@ pub enum FromAgent {
         /// State.
         state: TurnState,
     },
-    /// A message. `last: false` opens a streamed reply.
+    /// A message. `last: false` opens a streamed reply. A repeat of its key gets the first result and changes nothing; but
+    /// while the reply is open, a `last: true` ends it with its text, and another life of the agent goes on with it.
     Send {
         /// Answered by exactly one result.
         req: u64,
@@ -256,6 +257,42 @@ pub enum MediaSource {
     Path(String),
     /// Inline, base64 on the wire.
     Data(#[serde(with = "crate::base64::text")] Vec<u8>),
+}
+
+/// A file of the agent's, taken over into the media folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileTaken {
+    /// Name in the media folder, synced.
+    pub file: String,
+    /// Bytes.
+    pub bytes: u64,
+    /// A certain sniff, else what the agent said, else `application/octet-stream`.
+    pub mime: String,
+    /// Name to show: what the agent said, cleaned, else the source's name, else one made from the kind.
+    pub filename: String,
+    /// Hash of the content ([`crate::record::hash64`]).
+    pub content: u64,
+}
+
+/// Why a file of the agent's was not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FileRefused {
+    /// Outside `media_out`, a link, a URL, not a regular file. The name is shown to the user.
+    NotAllowed {
+        /// Last component, cleaned.
+        name: String,
+    },
+    /// Larger than 8 MiB.
+    TooLarge {
+        /// Last component, cleaned.
+        name: String,
+    },
+    /// Empty.
+    Empty,
+    /// Not there.
+    Missing,
+    /// The disk is full or cannot be read or written.
+    Failed(String),
 }
 
 /// `done.outcome`.

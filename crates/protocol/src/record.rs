@@ -4,6 +4,8 @@
 //! store links the records of one device backwards, so that a device is loaded by walking its own chain and no
 //! secondary index is paid for on the hot path.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -276,6 +278,8 @@ pub enum Mark {
         id: u128,
         /// Hash of the text or content: tells a repeated edit from a new one.
         content: u64,
+        /// It is never replayed: unless its outcome is on disk too, nobody knows that it arrived.
+        once: bool,
     },
     /// How a keyed delivery ended.
     Ended {
@@ -356,16 +360,22 @@ impl Mark {
     /// As bytes: a tag, a hash, then what the tag asks for, little-endian.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let (tag, hash, rest): (u8, u128, &[u8]) = match self {
-            Self::In { id, content } => (1, *id, &content.to_le_bytes()),
-            Self::Out { id, content } => (2, *id, &content.to_le_bytes()),
-            Self::Ended { id, ok } => (3, *id, &[*ok as u8]),
-            Self::Card { key, id } => (4, *key, id.as_bytes()),
+        let (tag, hash, rest): (u8, u128, Cow<'_, [u8]>) = match self {
+            Self::In { id, content } => (1, *id, content.to_le_bytes().to_vec().into()),
+            Self::Out { id, content, once } => {
+                let mut rest = content.to_le_bytes().to_vec();
+                if *once {
+                    rest.push(1);
+                }
+                (2, *id, rest.into())
+            }
+            Self::Ended { id, ok } => (3, *id, vec![u8::from(*ok)].into()),
+            Self::Card { key, id } => (4, *key, id.as_bytes().into()),
         };
         let mut out = Vec::with_capacity(17 + rest.len());
         out.push(tag);
         out.extend_from_slice(&hash.to_le_bytes());
-        out.extend_from_slice(rest);
+        out.extend_from_slice(&rest);
         out
     }
     /// From bytes; `None` for what this version does not know, which is then not remembered.
@@ -376,7 +386,10 @@ impl Mark {
         let hash = u128::from_le_bytes(*hash);
         match tag {
             1 => Some(Self::In { id: hash, content: u64::from_le_bytes(*rest.first_chunk()?) }),
-            2 => Some(Self::Out { id: hash, content: u64::from_le_bytes(*rest.first_chunk()?) }),
+            2 => {
+                let content = u64::from_le_bytes(*rest.first_chunk()?);
+                Some(Self::Out { id: hash, content, once: rest.get(8) == Some(&1) })
+            }
             3 => Some(Self::Ended { id: hash, ok: *rest.first()? == 1 }),
             4 => Some(Self::Card { key: hash, id: String::from_utf8(rest.to_vec()).ok()? }),
             _ => None,

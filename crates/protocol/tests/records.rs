@@ -95,7 +95,7 @@ fn body() -> impl Strategy<Value = Body> {
 fn mark() -> impl Strategy<Value = Mark> {
     prop_oneof![
         any::<(u128, u64)>().prop_map(|(id, content)| Mark::In { id, content }),
-        any::<(u128, u64)>().prop_map(|(id, content)| Mark::Out { id, content }),
+        any::<(u128, u64, bool)>().prop_map(|(id, content, once)| Mark::Out { id, content, once }),
         any::<(u128, bool)>().prop_map(|(id, ok)| Mark::Ended { id, ok }),
         (any::<u128>(), any::<Text>()).prop_map(|(key, id)| Mark::Card { key, id }),
     ]

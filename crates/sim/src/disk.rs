@@ -3,13 +3,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use delivery::{FileRefused, FileTaken, MediaDone};
+use delivery::MediaDone;
 use protocol::{
     Millis,
     client::{MediaKind, MediaPart},
     code::ErrorCode,
     limits,
-    link::{InFile, MediaSource},
+    link::{FileRefused, FileTaken, InFile, MediaSource},
     problem::Problem,
     record::{Batch, Row, hash64, hash128},
     series::SpoolNo,

@@ -39,7 +39,7 @@ fn rows() -> Vec<Row> {
         row(
             2,
             1,
-            Some(Mark::Out { id: 21, content: 22 }),
+            Some(Mark::Out { id: 21, content: 22, once: false }),
             r#"{"r":"message","seq":1,"id":"m1","text":"Hello","edit":false,"once":false}"#,
         ),
         row(
@@ -115,7 +115,7 @@ fn the_state_of_format_1_opens() {
     // This version understands what is written there.
     let mark = |at: usize| Mark::decode(&all[at].mark);
     assert_eq!(mark(0), Some(Mark::In { id: 11, content: 12 }));
-    assert_eq!(mark(1), Some(Mark::Out { id: 21, content: 22 }));
+    assert_eq!(mark(1), Some(Mark::Out { id: 21, content: 22, once: false }));
     assert_eq!(mark(4), Some(Mark::Ended { id: 51, ok: true }));
     let body = |at: usize| Body::decode(&all[at].body).unwrap();
     let anna = User { id: "anna".to_owned(), name: Some("Анна".to_owned()), proven: true };

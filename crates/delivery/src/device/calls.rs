@@ -1,7 +1,7 @@
 //! The calls of the agent that name a device.
 
 use protocol::{
-    link::{CallError, CallValue, FromAgent, Offline, TurnState},
+    link::{CallError, CallValue, FileRefused, FileTaken, FromAgent, Offline, TurnState},
     record::{Body, FileRecord, Mark, Pos},
     server::DeliverState,
     words::Say,
@@ -14,7 +14,7 @@ use super::{
     write::{FileSend, parts},
 };
 use crate::{
-    io::{Action, AgentId, FileRefused, FileTaken},
+    io::{Action, AgentId},
     outbox::id_hash,
     shared::{Ctx, call_error},
 };
@@ -247,8 +247,11 @@ impl Device {
             record.seq = Some(self.seq());
         }
         self.dirty = true;
-        let pos: Pos =
-            ctx.append(self.no, &Body::File(record.clone()), Some(&Mark::Out { id: hash, content }));
+        let pos: Pos = ctx.append(
+            self.no,
+            &Body::File(record.clone()),
+            Some(&Mark::Out { id: hash, content, once: record.once }),
+        );
         if let Some(seq) = record.seq {
             self.item(seq, pos, &record.id, record.once, ctx);
         }

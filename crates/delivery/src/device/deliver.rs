@@ -40,6 +40,10 @@ pub(super) struct Pending {
     pub(super) queue: bool,
 }
 
+/// In `ended`: not confirmed, or not known to be.
+pub(super) const OFFLINE: u64 = 0;
+/// In `ended`: the device has it.
+const DELIVERED: u64 = 1;
 /// In `ended`: stored for the next connect. Not on disk: the stored message itself tells it.
 const QUEUED: u64 = 2;
 
@@ -65,7 +69,7 @@ impl Device {
         let content = text_content(&text);
         if let Some(known) = self.given.get(hash) {
             if known == content {
-                self.deliver_again(id, queue, who, ctx);
+                self.deliver_again(id, who, ctx);
             } else {
                 id_used(&who, ctx);
             }
@@ -89,7 +93,7 @@ impl Device {
     }
 
     /// The same id and text again: the first outcome.
-    fn deliver_again(&mut self, id: &str, queue: bool, who: Who, ctx: &mut Ctx<'_>) {
+    fn deliver_again(&mut self, id: &str, who: Who, ctx: &mut Ctx<'_>) {
         if let Some(first) = self.pending.iter().find(|pending| pending.id == id) {
             let again =
                 Pending { id: id.to_owned(), seq: first.seq, until: first.until, who, queue: first.queue };
@@ -97,12 +101,10 @@ impl Device {
             return;
         }
         let outcome = match self.ended.get(id_hash(id)) {
-            Some(1) => Outcome::Delivered,
-            Some(QUEUED) => Outcome::Queued,
+            Some(DELIVERED) => Outcome::Delivered,
+            // A message that is stored for the next connect has no other end on disk.
+            Some(QUEUED) | None => Outcome::Queued,
             Some(_) => Outcome::Offline,
-            // The gateway was stopped before the outcome was known, or since.
-            None if queue || self.outbox.keeps(id_hash(id)) => Outcome::Queued,
-            None => Outcome::Offline,
         };
         report(id, &who, &outcome, ctx);
     }

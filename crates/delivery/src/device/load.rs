@@ -21,8 +21,14 @@ impl Device {
             match Mark::decode(mark) {
                 Some(Mark::In { .. }) if crate::mutants::is(crate::mutants::Mutant::IdsForgotten) => {}
                 Some(Mark::In { id, content }) => device.seen.put_older(id, content, *at),
-                Some(Mark::Out { id, content }) => device.given.put_older(id, content, *at),
-                Some(Mark::Ended { id, ok }) => device.ended.put(id, u64::from(ok), *at),
+                Some(Mark::Out { id, content, once }) => {
+                    device.given.put_older(id, content, *at);
+                    if once {
+                        // Its end, if that was written, has been read already.
+                        device.ended.put_older(id, super::deliver::OFFLINE, *at);
+                    }
+                }
+                Some(Mark::Ended { id, ok }) => device.ended.put_older(id, u64::from(ok), *at),
                 Some(Mark::Card { key, id }) => {
                     device.card_keys.entry(key).or_insert(id);
                 }

@@ -122,8 +122,11 @@ impl Device {
         let content = text_content(&message.text);
         let hash = id_hash(&message.id);
         self.given.put(hash, content, ctx.now);
-        let pos =
-            ctx.append(self.no, &Body::Message(message.clone()), Some(&Mark::Out { id: hash, content }));
+        let pos = ctx.append(
+            self.no,
+            &Body::Message(message.clone()),
+            Some(&Mark::Out { id: hash, content, once: message.once }),
+        );
         self.item(message.seq, pos, &message.id, message.once, ctx);
         self.push_message(message, ctx);
     }
@@ -148,7 +151,7 @@ impl Device {
             let hash = id_hash(&id);
             let first = self.given.get(hash).is_none();
             self.given.put(hash, OPEN, ctx.now);
-            let mark = first.then_some(Mark::Out { id: hash, content: OPEN });
+            let mark = first.then_some(Mark::Out { id: hash, content: OPEN, once: false });
             let pos = ctx.append(self.no, &bubble_body(of, piece, &bubble), mark.as_ref());
             self.dirty = true;
             let batch = ctx.shared.batch_no;

@@ -18,7 +18,7 @@ use protocol::{
     Millis,
     client::{ClientFrame, HelloDevice},
     limits,
-    link::{CallError, CallValue, DeviceInfo, FromAgent, User},
+    link::{CallError, CallValue, DeviceInfo, FileRefused, FileTaken, FromAgent, User},
     problem::Problem,
     record::{DeviceNo, DeviceState, InBody, InRecord, Op, Pos},
     series::{SeriesTable, SpoolNo},
@@ -34,7 +34,7 @@ use self::{
 };
 use crate::{
     inbox::Inbox,
-    io::{Action, AgentId, ConnId, FileRefused, FileTaken},
+    io::{Action, AgentId, ConnId},
     outbox::{Item, Outbox, id_hash},
     shared::Ctx,
 };

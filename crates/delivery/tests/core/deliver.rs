@@ -104,6 +104,36 @@ fn with_a_queue_it_waits_for_the_next_connect() {
 }
 
 #[test]
+fn the_first_outcome_stands_after_a_restart() {
+    for (queue, confirmed, told) in
+        [(true, true, "delivered"), (true, false, "queued"), (false, false, "offline")]
+    {
+        let mut play = Play::new();
+        play.pongs = false;
+        play.hello("qa-1");
+        let conn = sender(&mut play);
+        let more = if queue { json!({"offline": "queue"}) } else { json!({}) };
+        deliver(&mut play, conn, "x", "qa-1", "hi", more);
+        if confirmed {
+            let (of, nonce) = play.pings.pop().unwrap();
+            play.input(delivery::Input::Pong { conn: of, nonce });
+            assert_eq!(play.got(conn)[0]["state"], "delivered");
+        }
+        let mut play = play.crash();
+        // The device has it all by now.
+        play.hello("qa-1");
+        let conn = sender(&mut play);
+        // Whatever the second call asks for.
+        for more in [json!({}), json!({"offline": "queue"})] {
+            let got = deliver(&mut play, conn, "x", "qa-1", "hi", more);
+            let state = got[0].get("state").or(got[0].get("code")).unwrap();
+            let expected = if told == "offline" { "device_offline" } else { told };
+            assert_eq!(state, expected, "queue {queue}, confirmed {confirmed}");
+        }
+    }
+}
+
+#[test]
 fn deliver_needs_the_right() {
     let mut play = Play::new();
     for (loopback, token, device, allowed) in [

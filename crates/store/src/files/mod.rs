@@ -29,7 +29,6 @@ use protocol::{
 use sha2::{Digest, Sha256};
 
 pub use disk::{Disk, NewFile, OsDisk};
-pub use take::{Refused, Taken};
 
 use crate::{StoreError, dir};
 

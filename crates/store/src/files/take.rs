@@ -16,7 +16,13 @@ use std::{
     sync::PoisonError,
 };
 
-use protocol::{Millis, id, limits, link::MediaSource, record::hash64, server::OutKind, sniff};
+use protocol::{
+    Millis, id, limits,
+    link::{FileRefused, FileTaken, MediaSource},
+    record::hash64,
+    server::OutKind,
+    sniff,
+};
 use rustix::{
     fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, openat, statat, unlinkat},
     io::Errno,
@@ -27,42 +33,6 @@ use crate::StoreError;
 
 /// A source that was taken over is removed after this, milliseconds.
 const KEEP_SOURCE_MS: Millis = 60_000;
-
-/// A file of the agent's, taken over into the media folder.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Taken {
-    /// Name in the media folder, synced.
-    pub file: String,
-    /// Bytes.
-    pub bytes: u64,
-    /// A certain sniff, else what the agent said, else `application/octet-stream`.
-    pub mime: String,
-    /// Name to show: what the agent said, cleaned, else the source's name, else one made from the kind.
-    pub filename: String,
-    /// Hash of the content ([`hash64`]).
-    pub content: u64,
-}
-
-/// Why a file of the agent's was not taken.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refused {
-    /// Outside `media_out`, a link, a URL, not a regular file. The name is shown to the user.
-    NotAllowed {
-        /// Last component, cleaned.
-        name: String,
-    },
-    /// Larger than 8 MiB.
-    TooLarge {
-        /// Last component, cleaned.
-        name: String,
-    },
-    /// Empty.
-    Empty,
-    /// Not there.
-    Missing,
-    /// The disk is full or cannot be read or written.
-    Failed(String),
-}
 
 /// A source in `media_out` that was taken over, as it was then.
 #[derive(Debug)]
@@ -78,7 +48,7 @@ impl Files {
     /// `media_out`.
     ///
     /// # Errors
-    /// [`Refused`].
+    /// [`FileRefused`].
     pub fn take_file(
         &self,
         source: &MediaSource,
@@ -86,7 +56,7 @@ impl Files {
         filename: Option<&str>,
         kind: OutKind,
         now: Millis,
-    ) -> Result<Taken, Refused> {
+    ) -> Result<FileTaken, FileRefused> {
         let said = filename.and_then(id::clean_filename);
         match source {
             MediaSource::Data(data) => {
@@ -102,7 +72,7 @@ impl Files {
                 file.by_ref()
                     .take(most)
                     .read_to_end(&mut data)
-                    .map_err(|e| Refused::Failed(e.to_string()))?;
+                    .map_err(|e| FileRefused::Failed(e.to_string()))?;
                 let filename = said.or_else(|| Some(name.clone()).filter(|n| !n.is_empty()));
                 let taken = self.keep(&data, mime, filename, kind, name)?;
                 self.taken.lock().unwrap_or_else(PoisonError::into_inner).push(source);
@@ -136,19 +106,19 @@ impl Files {
         filename: Option<String>,
         kind: OutKind,
         name: String,
-    ) -> Result<Taken, Refused> {
+    ) -> Result<FileTaken, FileRefused> {
         if data.len() > limits::FILE_BYTES {
-            return Err(Refused::TooLarge { name });
+            return Err(FileRefused::TooLarge { name });
         }
         if data.is_empty() {
-            return Err(Refused::Empty);
+            return Err(FileRefused::Empty);
         }
         let sniffed = sniff::sniff(data.get(..super::HEAD).unwrap_or(data));
         let extension = sniff::extension(sniffed, mime, filename.as_deref());
-        let failed = |e: StoreError| Refused::Failed(e.to_string());
+        let failed = |e: StoreError| FileRefused::Failed(e.to_string());
         let mut new = self.begin().map_err(failed)?;
         new.write(data).map_err(failed)?;
-        Ok(Taken {
+        Ok(FileTaken {
             file: new.finish(&extension).map_err(failed)?,
             bytes: data.len() as u64,
             mime: sniff::mime(sniffed, mime),
@@ -158,8 +128,8 @@ impl Files {
     }
 
     /// Opens a path of the agent's, step by step from `media_out`.
-    fn open_source(&self, path: &str, now: Millis) -> Result<(File, Source), Refused> {
-        let refused = || Refused::NotAllowed { name: shown(path) };
+    fn open_source(&self, path: &str, now: Millis) -> Result<(File, Source), FileRefused> {
+        let refused = || FileRefused::NotAllowed { name: shown(path) };
         let inside = Path::new(path).strip_prefix(&self.media_out).map_err(|_| refused())?;
         let mut steps = Vec::new();
         for step in inside.components() {
@@ -168,12 +138,12 @@ impl Files {
         }
         let name = steps.pop().ok_or_else(refused)?;
         let failed = |e: Errno| match e {
-            Errno::NOENT => Refused::Missing,
+            Errno::NOENT => FileRefused::Missing,
             // A link where none may be (LOOP, or NOTDIR for a directory), a directory, a socket, no name at all.
             Errno::LOOP | Errno::NOTDIR | Errno::ISDIR | Errno::NXIO | Errno::INVAL | Errno::NAMETOOLONG => {
                 refused()
             }
-            e => Refused::Failed(io::Error::from(e).to_string()),
+            e => FileRefused::Failed(io::Error::from(e).to_string()),
         };
         let directory = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let mut parent = openat(CWD, &self.media_out, directory, Mode::empty()).map_err(failed)?;
@@ -189,7 +159,7 @@ impl Files {
             return Err(refused());
         }
         if u64::try_from(stat.st_size).is_ok_and(|size| size > limits::FILE_BYTES as u64) {
-            return Err(Refused::TooLarge { name: shown(path) });
+            return Err(FileRefused::TooLarge { name: shown(path) });
         }
         let name = name.as_bytes().to_vec();
         Ok((File::from(file), Source { parent, name, stat, at: now }))

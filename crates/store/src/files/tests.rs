@@ -7,7 +7,7 @@ use std::{
 
 use protocol::{
     client::{self, ClientFrame},
-    link::MediaSource,
+    link::{FileRefused, FileTaken, MediaSource},
     record::hash64,
     server::OutKind,
 };
@@ -46,7 +46,7 @@ fn in_dir(dir: &Path) -> usize {
     fs::read_dir(dir).unwrap().count()
 }
 
-fn take(files: &Files, path: &Path) -> Result<Taken, Refused> {
+fn take(files: &Files, path: &Path) -> Result<FileTaken, FileRefused> {
     let source = MediaSource::Path(path.to_str().unwrap().to_owned());
     files.take_file(&source, None, None, OutKind::Document, 0)
 }
@@ -210,7 +210,7 @@ fn a_file_of_the_agents_is_taken_over_once_it_is_safe() {
         files.tidy(60_000);
         assert!(!path.exists());
         files.tidy(60_000);
-        assert_eq!(take(&files, &path), Err(Refused::Missing));
+        assert_eq!(take(&files, &path), Err(FileRefused::Missing));
     }
 }
 
@@ -239,12 +239,12 @@ fn inline_files() {
     assert_eq!(taken.filename, "image.png");
     let taken = take(b"\x01\x02\x03", None, None).unwrap();
     assert_eq!((taken.mime.as_str(), taken.filename.as_str()), ("application/octet-stream", "image.bin"));
-    assert_eq!(take(b"", None, None), Err(Refused::Empty));
+    assert_eq!(take(b"", None, None), Err(FileRefused::Empty));
     let most = vec![1; limits::FILE_BYTES];
     assert_eq!(take(&most, None, None).unwrap().bytes, limits::FILE_BYTES as u64);
     let over = vec![1; limits::FILE_BYTES + 1];
     let refused = take(&over, None, Some("big.bin"));
-    assert_eq!(refused, Err(Refused::TooLarge { name: "big.bin".to_owned() }));
+    assert_eq!(refused, Err(FileRefused::TooLarge { name: "big.bin".to_owned() }));
 }
 
 #[test]
@@ -289,13 +289,13 @@ fn field_nothing_outside_media_out_is_read() {
         String::new(),
     ] {
         let refused = take(&files, Path::new(&path));
-        assert!(matches!(refused, Err(Refused::NotAllowed { .. })), "{path}: {refused:?}");
+        assert!(matches!(refused, Err(FileRefused::NotAllowed { .. })), "{path}: {refused:?}");
     }
     assert_eq!(in_dir(files.media_dir()), 0);
     let refused = take(&files, Path::new("/etc/shadow"));
-    assert_eq!(refused, Err(Refused::NotAllowed { name: "shadow".to_owned() }));
-    assert_eq!(take(&files, &out.join("none.txt")), Err(Refused::Missing));
-    assert_eq!(take(&files, &out.join("none/x.txt")), Err(Refused::Missing));
+    assert_eq!(refused, Err(FileRefused::NotAllowed { name: "shadow".to_owned() }));
+    assert_eq!(take(&files, &out.join("none.txt")), Err(FileRefused::Missing));
+    assert_eq!(take(&files, &out.join("none/x.txt")), Err(FileRefused::Missing));
     assert!(take(&files, &out.join("folder/in.txt")).is_ok());
 }
 
@@ -304,9 +304,9 @@ fn sizes_of_an_agents_file() {
     let (_dir, files) = files();
     let path = files.media_out_dir().join("x.bin");
     for (bytes, expected) in [
-        (0, Some(Refused::Empty)),
+        (0, Some(FileRefused::Empty)),
         (limits::FILE_BYTES, None),
-        (limits::FILE_BYTES + 1, Some(Refused::TooLarge { name: "x.bin".to_owned() })),
+        (limits::FILE_BYTES + 1, Some(FileRefused::TooLarge { name: "x.bin".to_owned() })),
     ] {
         fs::write(&path, vec![3; bytes]).unwrap();
         assert_eq!(take(&files, &path).err(), expected, "{bytes}");

@@ -97,8 +97,11 @@ fn row(pos: Pos, device: DeviceNo, at: u64, state: &mut DeviceState) -> Row {
         (mark, Body::In(InRecord { id, user, what: InBody::Text { text } }))
     } else {
         let id = format!("m{pos:032x}");
-        let mark =
-            Mark::Out { id: hash128(&[b"out", id.as_bytes()]), content: hash64(&[b"text", text.as_bytes()]) };
+        let mark = Mark::Out {
+            id: hash128(&[b"out", id.as_bytes()]),
+            content: hash64(&[b"text", text.as_bytes()]),
+            once: false,
+        };
         state.seq += 1;
         state.proven = state.seq;
         let message = MessageRecord {

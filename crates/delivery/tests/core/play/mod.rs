@@ -3,11 +3,11 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use delivery::{Action, Attach, ConnId, Core, FileRefused, FileTaken, Input, MediaDone, Origin, Settings};
+use delivery::{Action, Attach, ConnId, Core, Input, MediaDone, Origin, Settings};
 use protocol::{
     Millis,
     client::{self, MediaPart},
-    link::{FromAgent, InFile, MediaSource, ToAgent},
+    link::{FileRefused, FileTaken, FromAgent, InFile, MediaSource, ToAgent},
     record::{Batch, DeviceNo, DeviceState, Loaded, Op, Pos, Row},
     words::Lang,
 };
