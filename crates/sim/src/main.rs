@@ -3,10 +3,7 @@
 use std::{
     cell::Cell,
     process::ExitCode,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
     thread,
     time::Instant,
 };
@@ -20,7 +17,7 @@ const HELP: &str = "\
 --mutants      run the seeds with each planted mistake until it is found";
 
 /// Failures that are told with their seed; more add nothing.
-const TOLD: usize = 60;
+const TOLD: u64 = 60;
 
 thread_local! {
     static SEED: Cell<u64> = const { Cell::new(0) };
@@ -91,10 +88,11 @@ fn tell(seed: u64, mutant: Option<Mutant>) -> ExitCode {
     }
 }
 
-/// Runs seeds on all cores; `stop` ends it at the first failure. The failures, by seed.
-fn search(seeds: u64, mutant: Option<Mutant>, stop: bool) -> Vec<(u64, String)> {
+/// Runs seeds on all cores and hands over what fails as it comes; `stop` ends it at the first failure. How many failed.
+fn search(seeds: u64, mutant: Option<Mutant>, stop: bool, tell: impl Fn(u64, &str) + Sync) -> u64 {
     let next = AtomicU64::new(0);
-    let failed: Mutex<Vec<(u64, String)>> = Mutex::new(Vec::new());
+    let failed = AtomicU64::new(0);
+    let told = if stop { 1 } else { TOLD };
     let threads = thread::available_parallelism().map_or(1, |n| n.get());
     thread::scope(|scope| {
         for _ in 0..threads {
@@ -110,9 +108,11 @@ fn search(seeds: u64, mutant: Option<Mutant>, stop: bool) -> Vec<(u64, String)> 
                             PASSED.fetch_add(1, Ordering::Relaxed);
                         }
                         Err(what) => {
-                            failed.lock().unwrap_or_else(PoisonError::into_inner).push((seed, what));
                             if stop {
                                 next.store(seeds, Ordering::Relaxed);
+                            }
+                            if failed.fetch_add(1, Ordering::Relaxed) < told {
+                                tell(seed, &what);
                             }
                         }
                     }
@@ -120,41 +120,37 @@ fn search(seeds: u64, mutant: Option<Mutant>, stop: bool) -> Vec<(u64, String)> 
             });
         }
     });
-    let mut failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
-    failed.sort();
-    failed
+    failed.into_inner()
 }
 
 fn many(seeds: u64, mutant: Option<Mutant>) -> ExitCode {
     let begun = Instant::now();
-    let failed = search(seeds, mutant, false);
-    for (seed, what) in failed.iter().take(TOLD) {
+    let name = mutant.map_or_else(String::new, |mutant| format!(" --mutant {}", mutant.name()));
+    let failed = search(seeds, mutant, false, |seed, what| {
         println!("seed {seed}: {what}");
-        let name = mutant.map_or_else(String::new, |mutant| format!(" --mutant {}", mutant.name()));
         println!("  cargo run -p hermes-mobile-sim --release -- --seed {seed}{name}");
-    }
+    });
     println!("{:.1} s", begun.elapsed().as_secs_f64());
-    println!("{} passed, {} failed", PASSED.load(Ordering::Relaxed), failed.len());
-    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    println!("{} passed, {failed} failed", PASSED.load(Ordering::Relaxed));
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Every planted mistake must be found.
 fn each_mutant(seeds: u64) -> ExitCode {
     let (mut found, mut survived) = (0, 0);
     for mutant in Mutant::ALL {
-        match search(seeds, Some(mutant), true).first() {
-            Some((seed, what)) => {
-                found += 1;
-                println!("{}: found by seed {seed}: {what}", mutant.name());
-                println!(
-                    "  cargo run -p hermes-mobile-sim --release -- --seed {seed} --mutant {}",
-                    mutant.name()
-                );
-            }
-            None => {
-                survived += 1;
-                println!("{}: NOT FOUND in {seeds} seeds", mutant.name());
-            }
+        let failed = search(seeds, Some(mutant), true, |seed, what| {
+            println!("{}: found by seed {seed}: {what}", mutant.name());
+            println!(
+                "  cargo run -p hermes-mobile-sim --release -- --seed {seed} --mutant {}",
+                mutant.name()
+            );
+        });
+        if failed > 0 {
+            found += 1;
+        } else {
+            survived += 1;
+            println!("{}: NOT FOUND in {seeds} seeds", mutant.name());
         }
     }
     println!("{found} passed, {survived} failed");
