@@ -18,12 +18,12 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use agent::{Agent, Demo, Echo, Flow};
-use delivery::{Action, Attach, Core, FileRefused, FileTaken, Input, MediaDone, Origin};
+use delivery::{Action, Attach, Core, Input, MediaDone, Origin};
 use protocol::{
     Millis, client,
     client::MediaKind,
     limits,
-    link::{FromAgent, InFile, MediaSource, ToAgent},
+    link::{FileRefused, FileTaken, FromAgent, InFile, MediaSource, ToAgent},
     record::{Batch, Op, Pos},
     series::SpoolNo,
     server::{self, ServerFrame},
