@@ -25,14 +25,14 @@ fuzz_target!(|data: &[u8]| {
         }
     }
 
-    let mut table = SeriesTable::default();
+    let mut table = SeriesTable::new();
     let mut spools: HashMap<SpoolNo, BTreeMap<u32, usize>> = HashMap::new();
     let mut now = 0;
     for (next, line) in (1..).zip(text.lines()) {
         let mut discard = Vec::new();
         if let Some(ms) = line.strip_prefix("t ") {
             now += ms.trim().parse::<u32>().map_or(0, u64::from);
-            for problem in table.expire(now, &mut discard) {
+            for problem in table.expire(limits::SERIES_IDLE_MS, now, &mut discard) {
                 assert!(problem.id.is_some(), "an idle series ends without saying which");
             }
         } else {
@@ -80,6 +80,9 @@ fuzz_target!(|data: &[u8]| {
         assert_eq!(table.bytes(), held as u64, "the table counts something else than what is kept");
         assert!(held <= limits::SERIES_BYTES && spools.len() <= limits::SERIES, "over the limits");
         assert!(!table.is_empty() || spools.is_empty());
-        assert!(spools.is_empty() || table.deadline().is_some(), "an open series that never ends");
+        assert!(
+            spools.is_empty() || table.deadline(limits::SERIES_IDLE_MS).is_some(),
+            "an open series that never ends"
+        );
     }
 });

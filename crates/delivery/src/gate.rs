@@ -10,7 +10,7 @@ use protocol::{
     server::{Capabilities, ErrorFrame, Limits, Ready, ReadyDevice, ServerFrame},
     words::Lang,
 };
-use session::{Identity, rate::Bucket};
+use session::{Credential, Identity, rate::Bucket};
 
 use crate::io::{Origin, Settings};
 use protocol::record::DeviceNo;
@@ -24,7 +24,7 @@ pub(crate) enum Stage {
     /// The first frame is awaited.
     Hello { until: Millis },
     /// Its `hello` was accepted; `ready` is not written yet.
-    Greeted { device: String, early: VecDeque<Came>, bytes: usize },
+    Greeted(Box<Greeting>),
     /// A session is open.
     Open { device: DeviceNo },
     /// It only delivers.
@@ -33,11 +33,26 @@ pub(crate) enum Stage {
     Closing,
 }
 
+/// What is needed until `ready`.
+#[derive(Debug)]
+pub(crate) struct Greeting {
+    pub(crate) device: String,
+    pub(crate) who: Identity,
+    /// Frames that came before `ready`, and their bytes.
+    pub(crate) early: VecDeque<Came>,
+    pub(crate) bytes: usize,
+}
+
+/// A connection. Small: there may be very many that do nothing.
 #[derive(Debug)]
 pub(crate) struct Conn {
-    pub(crate) origin: Origin,
+    /// Until its `hello` was looked at.
+    pub(crate) origin: Option<Box<Origin>>,
     pub(crate) stage: Stage,
-    pub(crate) who: Option<Identity>,
+    /// Token of its accepted `hello`.
+    pub(crate) credential: Option<Credential>,
+    /// It may `deliver`.
+    pub(crate) delivers: bool,
     pub(crate) lang: Lang,
     pub(crate) timer: Option<Millis>,
     /// Rate of its `deliver` frames; what belongs to a device is counted there.
@@ -53,9 +68,10 @@ pub(crate) struct Conn {
 impl Conn {
     pub(crate) fn new(origin: Origin, settings: &Settings, now: Millis) -> Self {
         Self {
-            origin,
+            origin: Some(Box::new(origin)),
             stage: Stage::Hello { until: now + settings.hello_ms },
-            who: None,
+            credential: None,
+            delivers: false,
             lang: settings.lang,
             timer: None,
             frames: Bucket::new(settings.frames_per_second, settings.frames_burst, now),

@@ -56,6 +56,10 @@ pub(crate) enum Next {
 }
 
 impl Inbox {
+    pub(crate) const fn new() -> Self {
+        Self { entries: BTreeMap::new(), next: 0, bytes: 0, unacked: 0 }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

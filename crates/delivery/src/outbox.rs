@@ -1,6 +1,6 @@
 //! Items on their way to a device: which are unproven, which one a replay sends, what proves them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use protocol::{
     Millis,
@@ -31,7 +31,7 @@ pub(crate) struct Item {
 pub(crate) struct Outbox {
     items: BTreeMap<u64, Item>,
     /// Highest unproven `seq` of an id: the state that a replay sends.
-    latest: HashMap<u128, u64>,
+    latest: BTreeMap<u128, u64>,
     /// Highest `seq` written to the present connection.
     sent: u64,
     flight: Option<(u64, u64)>,

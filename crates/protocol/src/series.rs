@@ -2,7 +2,7 @@
 //! the parts (in a spool file) and is told what to do with them.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     mem::{Discriminant, discriminant},
 };
 
@@ -48,17 +48,10 @@ const ENDED: usize = 64;
 /// The open series of one device.
 ///
 /// A file in one part goes through here too, for its id: it is complete at once and never counts as open.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct SeriesTable {
-    open: HashMap<String, Open>,
-    ended: HashMap<String, Ended>,
-    idle_ms: u64,
-}
-
-impl Default for SeriesTable {
-    fn default() -> Self {
-        Self::new(limits::SERIES_IDLE_MS)
-    }
+    open: BTreeMap<String, Open>,
+    ended: BTreeMap<String, Ended>,
 }
 
 #[derive(Debug)]
@@ -84,10 +77,10 @@ struct Ended {
 }
 
 impl SeriesTable {
-    /// A table that drops what got no part for `idle_ms` milliseconds.
+    /// A table without series.
     #[must_use]
-    pub fn new(idle_ms: u64) -> Self {
-        Self { open: HashMap::new(), ended: HashMap::new(), idle_ms }
+    pub const fn new() -> Self {
+        Self { open: BTreeMap::new(), ended: BTreeMap::new() }
     }
 
     /// Takes a part (its `id` is set). `next` is the number for a new spool, used if one is opened.
@@ -198,9 +191,8 @@ impl SeriesTable {
         self.remember(id, now, false);
     }
 
-    /// Drops what has been idle too long: a `bad_frame` with the `id` for each.
-    pub fn expire(&mut self, now: Millis, discard: &mut Discard) -> Vec<Problem> {
-        let idle_ms = self.idle_ms;
+    /// Drops what got no part for `idle_ms` milliseconds: a `bad_frame` with the `id` for each.
+    pub fn expire(&mut self, idle_ms: u64, now: Millis, discard: &mut Discard) -> Vec<Problem> {
         let over = |last: Millis| now.saturating_sub(last) >= idle_ms;
         self.ended.retain(|_, ended| !over(ended.last));
         let mut idle: Vec<(String, bool)> = self
@@ -216,7 +208,7 @@ impl SeriesTable {
             if !again {
                 let detail = format!(
                     "no part came for {} s; the file was dropped, send it again",
-                    self.idle_ms.div_ceil(1000)
+                    idle_ms.div_ceil(1000)
                 );
                 problems.push(Problem::bad(detail).with_id(id));
             }
@@ -226,16 +218,16 @@ impl SeriesTable {
 
     /// When [`Self::expire`] must be called next.
     #[must_use]
-    pub fn deadline(&self) -> Option<Millis> {
+    pub fn deadline(&self, idle_ms: u64) -> Option<Millis> {
         let open = self.open.values().map(|o| o.last);
         let ended = self.ended.values().map(|e| e.last);
-        open.chain(ended).min().map(|last| last.saturating_add(self.idle_ms))
+        open.chain(ended).min().map(|last| last.saturating_add(idle_ms))
     }
 
     /// Forgets everything; returns the spools to throw away.
     pub fn clear(&mut self) -> Discard {
         self.ended.clear();
-        self.open.drain().map(|(_, open)| open.spool).collect()
+        std::mem::take(&mut self.open).into_values().map(|open| open.spool).collect()
     }
 
     /// Decoded bytes in open series.

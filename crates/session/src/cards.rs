@@ -3,7 +3,7 @@
 //! `prompt_done` names what took effect. An answer is an offer to the agent that can be withdrawn until the agent takes
 //! it; the gateway decides taking against withdrawal. Deadlines are absolute; time over is the refusal.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use protocol::{
     Millis,
@@ -116,10 +116,22 @@ pub enum Due {
 /// The cards of a device.
 #[derive(Debug, Default)]
 pub struct Cards {
-    cards: HashMap<String, Card>,
+    cards: BTreeMap<String, Card>,
 }
 
 impl Cards {
+    /// No cards.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { cards: BTreeMap::new() }
+    }
+
+    /// Whether none is open or remembered.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.cards.is_empty()
+    }
+
     /// A card goes out, or comes back from the store.
     pub fn open(&mut self, record: CardRecord, pos: Pos) {
         self.cards.insert(record.prompt.id.clone(), Card { record, pos, state: State::Open });

@@ -13,28 +13,39 @@ pub const TYPING_TTL_MS: u64 = 12_000;
 /// It is renewed this often while the agent works, milliseconds.
 const TYPING_EVERY_MS: u64 = 8_000;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum State {
+    #[default]
     Idle,
-    Working { renew: Millis },
-    Speaking { until: Millis },
+    Working {
+        renew: Millis,
+    },
+    Speaking {
+        until: Millis,
+    },
 }
 
 /// The turn of one device.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Turn {
     state: State,
     said: bool,
     text: Option<String>,
 }
 
-impl Default for Turn {
-    fn default() -> Self {
+impl Turn {
+    /// No turn.
+    #[must_use]
+    pub const fn new() -> Self {
         Self { state: State::Idle, said: false, text: None }
     }
-}
 
-impl Turn {
+    /// Nothing is shown of it.
+    #[must_use]
+    pub const fn idle(&self) -> bool {
+        matches!(self.state, State::Idle)
+    }
+
     /// The agent works on this device's behalf.
     #[must_use]
     pub const fn working(&self) -> bool {

@@ -17,7 +17,7 @@ use session::Right;
 
 use super::{Core, Deferred, Timer};
 use crate::{
-    gate::{self, Came, Conn, Stage},
+    gate::{self, Came, Conn, Greeting, Stage},
     io::{Action, ConnId},
     shared::Ctx,
 };
@@ -45,7 +45,7 @@ impl Core {
     fn device_of_conn(&self, conn: ConnId) -> Option<DeviceNo> {
         let device = match &self.conns.get(&conn)?.stage {
             Stage::Open { device } => *device,
-            Stage::Greeted { device, .. } => self.here(device)?,
+            Stage::Greeted(greeting) => self.here(&greeting.device)?,
             Stage::Hello { .. } | Stage::Sender | Stage::Closing => return None,
         };
         self.is_live(device, conn).then_some(device)
@@ -93,10 +93,10 @@ impl Core {
     pub(super) fn closed(&mut self, conn: ConnId, code: Option<u16>, now: Millis, out: &mut Vec<Action>) {
         let Some(state) = self.conns.get_mut(&conn) else { return };
         // Whole frames that came before the end still count, also those that wait for `ready`.
-        if let Stage::Greeted { device, early, .. } = &state.stage
-            && !early.is_empty()
+        if let Stage::Greeted(greeting) = &state.stage
+            && !greeting.early.is_empty()
         {
-            let device = device.clone();
+            let device = greeting.device.clone();
             match self.here(&device) {
                 Some(device) if self.is_live(device, conn) => self.flush_early(conn, device, now, out),
                 Some(_) => {}
@@ -136,10 +136,10 @@ impl Core {
         match &mut state.stage {
             Stage::Closing => {}
             Stage::Hello { .. } => self.first_frame(conn, frame, now, out),
-            Stage::Greeted { early, bytes: so_far, .. } => {
+            Stage::Greeted(greeting) => {
                 // A frame holds memory also when it is empty.
-                *so_far += bytes.max(LEAST_FRAME);
-                if *so_far > limits::PENDING_BEFORE_READY {
+                greeting.bytes += bytes.max(LEAST_FRAME);
+                if greeting.bytes > limits::PENDING_BEFORE_READY {
                     let limit = limits::PENDING_BEFORE_READY;
                     let problem = Problem::new(
                         ErrorCode::TooBig,
@@ -147,7 +147,7 @@ impl Core {
                     );
                     self.refuse_conn(conn, &problem, CloseCode::TooLarge, now, out);
                 } else {
-                    early.push_back(frame);
+                    greeting.early.push_back(frame);
                 }
             }
             Stage::Open { device } => {
@@ -269,8 +269,9 @@ impl Core {
         if let Some(lang) = hello.lang.as_deref().and_then(Lang::from_tag) {
             state.lang = lang;
         }
-        let loopback = state.origin.loopback;
-        let address = state.origin.address.clone();
+        // Neither address nor token is needed any more after this.
+        let Some(origin) = state.origin.take() else { return };
+        let crate::io::Origin { loopback, address, token } = *origin;
         if !loopback && let Some(left) = self.logins.locked(&address, now) {
             let mut problem = Problem::new(
                 ErrorCode::RateLimited,
@@ -280,29 +281,28 @@ impl Core {
             self.refuse_conn(conn, &problem, CloseCode::Overloaded, now, out);
             return;
         }
-        let who = match self.shared.settings.access.check(&hello, state.origin.token.as_deref(), loopback) {
+        let who = match self.shared.settings.access.check(&hello, token.as_deref(), loopback) {
             Ok(who) => who,
             Err(problem) => {
-                if !loopback && !self.shared.settings.access.knows(&hello, state.origin.token.as_deref()) {
+                if !loopback && !self.shared.settings.access.knows(&hello, token.as_deref()) {
                     self.logins.count(&address, now);
                 }
                 self.refuse_conn(conn, &problem, CloseCode::Denied, now, out);
                 return;
             }
         };
-        // The token is not needed any more.
-        state.origin.token = None;
+        state.credential = Some(who.credential.clone());
+        state.delivers = who.deliver == Right::Yes;
         match who.device.clone() {
             None => {
-                state.who = Some(who);
                 state.stage = Stage::Sender;
                 out.push(Action::Opened { conn });
                 let text = gate::ready("", None, &self.shared.settings).encode();
                 out.push(Action::Send { conn, text });
             }
             Some(device) => {
-                state.who = Some(who);
-                state.stage = Stage::Greeted { device: device.clone(), early: VecDeque::new(), bytes: 0 };
+                let greeting = Greeting { device: device.clone(), who, early: VecDeque::new(), bytes: 0 };
+                state.stage = Stage::Greeted(Box::new(greeting));
                 self.with_slot(device, Deferred::Hello(conn, hello), now, out);
             }
         }
@@ -319,8 +319,8 @@ impl Core {
         out: &mut Vec<Action>,
     ) {
         let Some(state) = self.conns.get(&conn) else { return };
-        let (Stage::Greeted { .. }, Some(who)) = (&state.stage, &state.who) else { return };
-        let (who, lang) = (who.clone(), state.lang);
+        let Stage::Greeted(greeting) = &state.stage else { return };
+        let (who, lang) = (greeting.who.clone(), state.lang);
         let user = User { id: who.user.clone(), name: hello.user_name.clone(), proven: who.proven };
         let older = self.devices.get(&device).and_then(|device| device.live.as_ref()).map(|live| live.conn);
         if let Some(older) = older {
@@ -345,8 +345,8 @@ impl Core {
     /// Frames that were sent before `ready` by a connection that will never get one.
     pub(super) fn flush_early(&mut self, conn: ConnId, device: DeviceNo, now: Millis, out: &mut Vec<Action>) {
         let Some(state) = self.conns.get_mut(&conn) else { return };
-        if let Stage::Greeted { early, .. } = &mut state.stage {
-            for frame in std::mem::take(early) {
+        if let Stage::Greeted(greeting) = &mut state.stage {
+            for frame in std::mem::take(&mut greeting.early) {
                 if let Ok(ClientFrame::Deliver(deliver)) = frame {
                     self.deliver(conn, deliver, now, out);
                 } else {
@@ -368,8 +368,8 @@ impl Core {
             return;
         };
         let Some(state) = self.conns.get_mut(&conn) else { return };
-        let Stage::Greeted { early, .. } = &mut state.stage else { return };
-        let early = std::mem::take(early);
+        let Stage::Greeted(greeting) = &mut state.stage else { return };
+        let early = std::mem::take(&mut greeting.early);
         state.stage = Stage::Open { device };
         self.presence(device, true, out);
         if let Some(device) = self.devices.get_mut(&device) {
@@ -382,7 +382,7 @@ impl Core {
 
     pub(super) fn presence(&self, device: DeviceNo, online: bool, out: &mut Vec<Action>) {
         if let (Some(agent), Some(device)) = (&self.shared.agent, self.devices.get(&device)) {
-            let frame = ToAgent::Presence { device: device.id.clone(), online };
+            let frame = ToAgent::Presence { device: device.id().to_owned(), online };
             out.push(Action::ToAgent { agent: agent.id, frame });
         }
     }
@@ -395,7 +395,7 @@ impl Core {
             let mut problem = Problem::new(ErrorCode::RateLimited, "too many frames: send it again later");
             problem.retry_after_ms = Some(retry_after);
             problem
-        } else if state.who.as_ref().is_some_and(|who| who.deliver == Right::Yes) {
+        } else if state.delivers {
             self.deliver_to(conn, deliver, now, out);
             return;
         } else {

@@ -8,7 +8,7 @@ use protocol::{
     problem::Problem,
     record::{DeviceNo, Loaded, hash128},
 };
-use session::{Credential, Identity};
+use session::Credential;
 
 use super::{Core, Deferred, Slot};
 use crate::{
@@ -64,10 +64,9 @@ impl Core {
             }
             Deferred::Deliver(conn, deliver) => {
                 let Some(state) = self.conns.get(&conn) else { return };
-                let credential = state
-                    .who
-                    .as_ref()
-                    .map_or_else(String::new, |who| credential_name(who, &self.shared.settings));
+                let credential = state.credential.as_ref().map_or_else(String::new, |credential| {
+                    credential_name(credential, &self.shared.settings)
+                });
                 let who = Who::Conn {
                     conn,
                     id: deliver.id.clone(),
@@ -239,8 +238,8 @@ impl Core {
 }
 
 /// A name that a credential keeps, wherever its token stands in the settings.
-fn credential_name(who: &Identity, settings: &Settings) -> String {
-    match &who.credential {
+fn credential_name(credential: &Credential, settings: &Settings) -> String {
+    match credential {
         Credential::Owner => "owner".to_owned(),
         Credential::Device => "device".to_owned(),
         Credential::Deliver(number) => {

@@ -199,13 +199,13 @@ impl Core {
         if device.told_online
             && let Some(agent) = &self.shared.agent
         {
-            let frame = ToAgent::Presence { device: device.id.clone(), online: false };
+            let frame = ToAgent::Presence { device: device.id().to_owned(), online: false };
             out.push(Action::ToAgent { agent: agent.id, frame });
         }
         // Not at once: what was being written would be tried, and fail, again and again. Who asks for it meanwhile waits.
-        self.slots.insert(device.id.clone(), Slot::Loading(Vec::new()));
+        self.slots.insert(device.id().to_owned(), Slot::Loading(Vec::new()));
         self.timers.insert((now + RELOAD_MS, Timer::Reload(no)));
-        self.reload.insert(no, std::mem::take(&mut device.id));
+        self.reload.insert(no, std::mem::take(&mut device.state.info.id));
     }
 
     fn tick(&mut self, now: Millis, out: &mut Vec<Action>) {

@@ -23,8 +23,8 @@ impl Device {
     /// A call of the agent's. While a file is being taken over, later calls wait, so that things arrive in the order in
     /// which they were said.
     pub(crate) fn call(&mut self, agent: AgentId, call: FromAgent, ctx: &mut Ctx<'_>) {
-        if self.taking.is_some() {
-            self.calls.push_back((agent, call));
+        if self.busy.taking.is_some() {
+            self.busy.calls.push_back((agent, call));
         } else {
             self.call_now(agent, call, ctx);
         }
@@ -41,7 +41,7 @@ impl Device {
             FromAgent::Turn { state, .. } => self.turn_call(state, ctx),
             FromAgent::Status { text, .. } => {
                 let mut frames = Vec::new();
-                self.turn.status(text, ctx.now, &mut frames);
+                self.busy.turn.status(text, ctx.now, &mut frames);
                 self.push_frames(frames);
             }
             FromAgent::Send { req, key, text, last, reply_to, offline, .. } => {
@@ -58,7 +58,7 @@ impl Device {
             FromAgent::Media { .. } => self.media_call(agent, call, ctx),
             FromAgent::Prompt { .. } => self.prompt_call(agent, call, ctx),
             FromAgent::PromptClose { req, prompt_id, option_id, reason } => {
-                if self.cards.is_open(&prompt_id) {
+                if self.busy.cards.is_open(&prompt_id) {
                     let expired = option_id.is_none();
                     let end = session::cards::End { option_id, expired, reason: Some(reason) };
                     self.close_card(&prompt_id, end, ctx);
@@ -72,7 +72,7 @@ impl Device {
                 }
             }
             FromAgent::Conversation { .. } => {
-                for id in self.cards.open_ids(None) {
+                for id in self.busy.cards.open_ids(None) {
                     self.close_refused(&id, "new_conversation", ctx);
                 }
             }
@@ -81,7 +81,7 @@ impl Device {
                 info.online = self.online();
                 ctx.result(agent, req, Ok(Some(CallValue::Device(info))));
             }
-            FromAgent::Ack { event } => self.inbox.ack(event),
+            FromAgent::Ack { event } => self.busy.inbox.ack(event),
             FromAgent::Done { event, .. } => self.event_done(event, ctx),
             FromAgent::Take { req, event } => self.take_call(agent, req, event, ctx),
             FromAgent::Applied { event, ok, option_id, reason } => {
@@ -94,11 +94,11 @@ impl Device {
     fn turn_call(&mut self, state: TurnState, ctx: &mut Ctx<'_>) {
         let mut frames = Vec::new();
         match state {
-            TurnState::On => self.turn.on(ctx.now, &mut frames),
-            TurnState::Off => self.turn.off(ctx.now, ctx.shared.settings.idle_after_ms, &mut frames),
+            TurnState::On => self.busy.turn.on(ctx.now, &mut frames),
+            TurnState::Off => self.busy.turn.off(ctx.now, ctx.shared.settings.idle_after_ms, &mut frames),
             TurnState::Failed => {
                 self.close_bubbles(|_| true, ctx);
-                self.turn.clear(&mut frames);
+                self.busy.turn.clear(&mut frames);
             }
         }
         self.push_frames(frames);
@@ -116,7 +116,7 @@ impl Device {
             return;
         }
         // A reply that another life of the agent has begun under this key, or that this call ends, goes on.
-        let goes_on = self.open.iter().any(|open| open.of == id && (open.restored || saying.last));
+        let goes_on = self.busy.open.iter().any(|open| open.of == id && (open.restored || saying.last));
         if self.said_before(&id) && !goes_on {
             // The first result again, when what the first call wrote is on disk.
             let value = Some(CallValue::Message { message_id: id, state: DeliverState::Queued });
@@ -166,7 +166,7 @@ impl Device {
         if let FromAgent::Media { source, .. } = &mut call {
             *source = protocol::link::MediaSource::Path(String::new());
         }
-        self.taking = Some(Taking { ticket, agent, call });
+        self.busy.taking = Some(Taking { ticket, agent, call });
     }
 
     /// A file of the agent's was taken over, or not.
@@ -214,7 +214,7 @@ impl Device {
             ctx.result(agent, req, Err(call_error("device_offline", "the device is not connected", false)));
             return;
         }
-        self.turn.said();
+        self.busy.turn.said();
         let content = taken.content.max(1);
         let record = FileRecord {
             seq: None,
@@ -232,7 +232,7 @@ impl Device {
         if once {
             let who = Who::Agent { agent, req };
             let until = ctx.now + ctx.shared.settings.deliver_ms;
-            self.pending.push(Pending { id, seq, until, who, queue: false });
+            self.busy.pending.push(Pending { id, seq, until, who, queue: false });
         } else {
             self.message_result(agent, req, id, ctx);
         }
@@ -257,7 +257,7 @@ impl Device {
         }
         let seq = record.seq;
         if later {
-            self.unplaced.push((record.id.clone(), pos));
+            self.busy.unplaced.push((record.id.clone(), pos));
         }
         self.push_file(FileSend::new(record), ctx);
         seq
@@ -271,7 +271,7 @@ impl Device {
         option_id: Option<String>,
         ctx: &mut Ctx<'_>,
     ) {
-        let (end, then) = self.cards.stands(prompt_id, state, option_id);
+        let (end, then) = self.busy.cards.stands(prompt_id, state, option_id);
         if let Some(end) = end {
             self.close_card(prompt_id, end, ctx);
         }

@@ -31,8 +31,8 @@ impl Device {
             return;
         };
         let key_hash = cards::key_hash(&key);
-        if let Some(id) = self.card_keys.get(&key_hash).cloned() {
-            self.cards.reopen(&id);
+        if let Some(id) = self.busy.card_keys.get(&key_hash).cloned() {
+            self.busy.cards.reopen(&id);
             self.after_last(Effect::Result { agent, req, value: Some(CallValue::Prompt { prompt_id: id }) });
             return;
         }
@@ -56,7 +56,7 @@ impl Device {
             command,
             description,
             options,
-            session: format!("mobile:{}", self.id),
+            session: format!("mobile:{}", self.id()),
             timeout_seconds: deadline_seconds,
             seq: Some(seq),
         };
@@ -66,9 +66,9 @@ impl Device {
         let mark = Mark::Card { key: key_hash, id: id.clone() };
         ctx.append_at(pos, self.no, &Body::Card(record.clone()), Some(&mark));
         self.item(seq, pos, &id, false, ctx);
-        self.card_keys.insert(key_hash, id.clone());
-        self.cards.open(record, pos);
-        self.turn.said();
+        self.busy.card_keys.insert(key_hash, id.clone());
+        self.busy.cards.open(record, pos);
+        self.busy.turn.said();
         self.push_item(seq, vec![ServerFrame::Prompt(prompt)], ctx);
         self.after_batch(
             Effect::Result { agent, req, value: Some(CallValue::Prompt { prompt_id: id }) },
@@ -79,7 +79,7 @@ impl Device {
     /// The device answers a card.
     pub(super) fn card_answer(&mut self, answer: &PromptAnswer, ctx: &mut Ctx<'_>) {
         let event = ctx.shared.offer();
-        match self.cards.answer(answer, event, ctx.shared.settings.take_ms, ctx.now) {
+        match self.busy.cards.answer(answer, event, ctx.shared.settings.take_ms, ctx.now) {
             Answered::Unknown => self.unknown_card(&answer.prompt_id, ctx),
             // Its end is not on disk: it comes as an item when it is.
             Answered::Again(done) if self.outbox.waits(id_hash(&done.id), self.committed) => {}
@@ -128,7 +128,7 @@ impl Device {
 
     /// Answers that wait for an agent that has just attached.
     pub(super) fn offer_again(&mut self, ctx: &mut Ctx<'_>) {
-        for (event, outcome) in self.cards.offers() {
+        for (event, outcome) in self.busy.cards.offers() {
             self.offer(event, outcome, ctx);
         }
     }
@@ -147,14 +147,14 @@ impl Device {
 
     /// The agent wants to act on an answer. On disk before it may.
     pub(super) fn take_call(&mut self, agent: AgentId, req: u64, event: Pos, ctx: &mut Ctx<'_>) {
-        match self.cards.take(event) {
+        match self.busy.cards.take(event) {
             Some((id, option_id, true)) => {
                 ctx.append(self.no, &Body::CardTaken { id, event, option_id }, None);
                 self.after_batch(Effect::Taken { agent, req, event }, ctx);
             }
             Some((id, _, false)) => {
                 self.after_last(Effect::Taken { agent, req, event });
-                if self.cards.asked().contains(&id) {
+                if self.busy.cards.asked().contains(&id) {
                     // What it answers to the earlier question, it answers before it knows that it took this.
                     ctx.shared.asked.retain(|_, asked| asked.prompt_id != id);
                     self.after_last(Effect::Ask { prompt_id: id });
@@ -170,7 +170,7 @@ impl Device {
     /// That the agent took an answer is on disk: it may act, unless the card has ended meanwhile (by its own word, for
     /// instance: a new conversation).
     pub(super) fn tell_taken(&self, agent: AgentId, req: u64, event: Pos, ctx: &mut Ctx<'_>) {
-        let stands = self.cards.taken_by(event).is_some();
+        let stands = self.busy.cards.taken_by(event).is_some();
         ctx.result(agent, req, if stands { Ok(None) } else { Err(withdrawn()) });
     }
 
@@ -183,17 +183,17 @@ impl Device {
         reason: Option<String>,
         ctx: &mut Ctx<'_>,
     ) {
-        let Some(id) = self.cards.taken_by(event) else { return };
+        let Some(id) = self.busy.cards.taken_by(event) else { return };
         ctx.shared.events.remove(&event);
         let reason = reason.map(|reason| match reason.char_indices().nth(protocol::limits::LABEL_CHARS) {
             // Told to the device as far as it fits; the agent has no call that could be refused here.
             Some((end, _)) => format!("{}…", &reason[..end]),
             None => reason,
         });
-        let end = if ok && self.cards.has_option(&id, &option_id) {
+        let end = if ok && self.busy.cards.has_option(&id, &option_id) {
             End { option_id: Some(option_id), expired: false, reason }
         } else {
-            let refusal = self.cards.kind(&id).and_then(|kind| kind.refusal()).map(str::to_owned);
+            let refusal = self.busy.cards.kind(&id).and_then(|kind| kind.refusal()).map(str::to_owned);
             End {
                 option_id: refusal,
                 expired: false,
@@ -216,21 +216,21 @@ impl Device {
         let pos = ctx.append(self.no, &body, None);
         self.item(seq, pos, id, false, ctx);
         self.push_item(seq, vec![ServerFrame::PromptDone(end.frame(id, Some(seq)))], ctx);
-        self.cards.close(id, end, ctx.now);
+        self.busy.cards.close(id, end, ctx.now);
     }
 
     /// Ends a card with its refusal, or with none where there is none.
     pub(super) fn close_refused(&mut self, id: &str, reason: &str, ctx: &mut Ctx<'_>) {
-        let refusal = self.cards.kind(id).and_then(|kind| kind.refusal()).map(str::to_owned);
+        let refusal = self.busy.cards.kind(id).and_then(|kind| kind.refusal()).map(str::to_owned);
         let expired = refusal.is_none();
         self.close_card(id, End { option_id: refusal, expired, reason: Some(reason.to_owned()) }, ctx);
     }
 
     pub(super) fn card_ticks(&mut self, ctx: &mut Ctx<'_>) {
-        if self.cards.deadline().is_none_or(|at| ctx.now < at) {
+        if self.busy.cards.deadline().is_none_or(|at| ctx.now < at) {
             return;
         }
-        for due in self.cards.tick(ctx.now) {
+        for due in self.busy.cards.tick(ctx.now) {
             match due {
                 Due::Expired { .. } if crate::mutants::is(crate::mutants::Mutant::CardNeverExpires) => {}
                 Due::Withdrawn { id, event } => {
@@ -254,7 +254,7 @@ impl Device {
                     };
                     let body = Body::In(record.clone());
                     let pos = ctx.append(self.no, &body, None);
-                    self.inbox.add(pos, ctx.now, record, 256, Stage::Storing, false);
+                    self.busy.inbox.add(pos, ctx.now, record, 256, Stage::Storing, false);
                     ctx.shared.events.insert(pos, self.no);
                     self.after_batch(Effect::Told { pos }, ctx);
                 }

@@ -89,15 +89,15 @@ impl Device {
         };
         self.message_item(&message, ctx);
         let until = if self.online() { ctx.now + ctx.shared.settings.deliver_ms } else { ctx.now };
-        self.pending.push(Pending { id: id.to_owned(), seq: Some(message.seq), until, who, queue });
+        self.busy.pending.push(Pending { id: id.to_owned(), seq: Some(message.seq), until, who, queue });
     }
 
     /// The same id and text again: the first outcome.
     fn deliver_again(&mut self, id: &str, who: Who, ctx: &mut Ctx<'_>) {
-        if let Some(first) = self.pending.iter().find(|pending| pending.id == id) {
+        if let Some(first) = self.busy.pending.iter().find(|pending| pending.id == id) {
             let again =
                 Pending { id: id.to_owned(), seq: first.seq, until: first.until, who, queue: first.queue };
-            self.pending.push(again);
+            self.busy.pending.push(again);
             return;
         }
         let outcome = match self.ended.get(id_hash(id)) {
@@ -111,7 +111,7 @@ impl Device {
 
     /// A large file has got its number.
     pub(super) fn deliveries_got_seq(&mut self, id: &str, seq: u64) {
-        for pending in self.pending.iter_mut().filter(|pending| pending.id == id) {
+        for pending in self.busy.pending.iter_mut().filter(|pending| pending.id == id) {
             pending.seq = Some(seq);
         }
     }
@@ -128,7 +128,7 @@ impl Device {
 
     /// The device is forgotten in memory: nothing is known of what was under way.
     pub(super) fn deliveries_given_up(&mut self, ctx: &mut Ctx<'_>) {
-        for pending in std::mem::take(&mut self.pending) {
+        for pending in std::mem::take(&mut self.busy.pending) {
             report(&pending.id, &pending.who, &Outcome::Offline, ctx);
         }
     }
@@ -142,6 +142,7 @@ impl Device {
     pub(super) fn delivery_ticks(&mut self, ctx: &mut Ctx<'_>) {
         let now = ctx.now;
         let due: Vec<String> = self
+            .busy
             .pending
             .iter()
             .filter(|pending| self.due_at(pending).is_some_and(|at| now >= at))
@@ -151,12 +152,12 @@ impl Device {
     }
 
     fn end_deliveries(&mut self, which: impl Fn(&Pending) -> bool, outcome: &Outcome, ctx: &mut Ctx<'_>) {
-        if self.pending.is_empty() {
+        if self.busy.pending.is_empty() {
             return;
         }
         let (end, keep): (Vec<Pending>, Vec<Pending>) =
-            std::mem::take(&mut self.pending).into_iter().partition(which);
-        self.pending = keep;
+            std::mem::take(&mut self.busy.pending).into_iter().partition(which);
+        self.busy.pending = keep;
         for pending in end {
             let outcome = match outcome {
                 Outcome::Offline if pending.queue => &Outcome::Queued,

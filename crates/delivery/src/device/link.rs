@@ -2,7 +2,7 @@
 
 use protocol::{
     link::{DeviceInfo, Event, Said, ToAgent},
-    record::{Body, InBody, InRecord, Pos, Row},
+    record::{Body, InBody, InRecord, Pos, Row, hash64},
 };
 
 use super::{CLEAR_AFTER_MS, CLOSE_AFTER_MS, Device, ReadFor};
@@ -16,7 +16,7 @@ impl Device {
 
     /// Every event that is not done, or whose card the agent is acting on, belongs to this device.
     pub(crate) fn register_events(&self, ctx: &mut Ctx<'_>) {
-        for pos in self.inbox.positions().chain(self.cards.events()) {
+        for pos in self.busy.inbox.positions().chain(self.busy.cards.events()) {
             ctx.shared.events.insert(pos, self.no);
         }
     }
@@ -28,26 +28,27 @@ impl Device {
         self.clear_at = None;
         self.close_at = None;
         self.notice_at = None;
-        for id in self.cards.open_ids(Some(&instance)) {
+        for id in self.busy.cards.open_ids(Some(&instance)) {
             self.close_refused(&id, "agent_restarted", ctx);
         }
-        let another = self.last_instance.as_deref().is_some_and(|last| last != instance);
+        let hash = hash64(&[instance.as_bytes()]);
+        let another = self.last_instance.is_some_and(|last| last != hash);
         self.close_bubbles(|open| open.bubble.instance != instance, ctx);
         if another || fresh {
             self.clear_turn(ctx);
         }
         if fresh {
-            self.cards.forgotten();
+            self.busy.cards.forgotten();
         }
-        if fresh && !self.open.is_empty() {
+        if fresh && !self.busy.open.is_empty() {
             // It may go on with them, or not.
-            self.open.iter_mut().for_each(|open| open.restored = true);
+            self.busy.open.iter_mut().for_each(|open| open.restored = true);
             self.forget_at = Some(ctx.now + CLOSE_AFTER_MS);
         }
-        self.last_instance = Some(instance);
-        self.inbox.again(another || fresh);
+        self.last_instance = Some(hash);
+        self.busy.inbox.again(another || fresh);
         self.offer_again(ctx);
-        for prompt_id in self.cards.asked() {
+        for prompt_id in self.busy.cards.asked() {
             self.after_last(super::Effect::Ask { prompt_id });
         }
     }
@@ -60,40 +61,46 @@ impl Device {
             self.close_bubbles(|_| true, ctx);
             self.clear_turn(ctx);
         } else {
-            if self.turn.working() {
+            if self.busy.turn.working() {
                 self.clear_at = Some(ctx.now + CLEAR_AFTER_MS);
             }
-            if !self.open.is_empty() {
+            if !self.busy.open.is_empty() {
                 self.close_at = Some(ctx.now + CLOSE_AFTER_MS);
             }
         }
-        if self.inbox.any_unacked() {
+        if self.busy.inbox.any_unacked() {
             self.note_outage(ctx);
         }
-        self.inbox.again(false);
+        self.busy.inbox.again(false);
         // Calls of an agent that is gone have nobody to answer; it repeats them when it is back.
-        self.calls.clear();
+        self.busy.calls.clear();
     }
 
     /// The agent is silent: no state may stick.
     pub(crate) fn clear_turn(&mut self, ctx: &mut Ctx<'_>) {
         let _ = ctx;
+        if self.busy.turn.idle() {
+            return;
+        }
         let mut frames = Vec::new();
-        self.turn.clear(&mut frames);
+        self.busy.turn.clear(&mut frames);
         self.push_frames(frames);
     }
 
     /// Hands over what is on disk, in order.
     pub(super) fn hand_over(&mut self, ctx: &mut Ctx<'_>) {
         let Some(agent) = ctx.shared.agent.as_ref().map(|agent| agent.id) else { return };
+        if self.busy.inbox.is_empty() {
+            return;
+        }
         loop {
-            match self.inbox.next() {
+            match self.busy.inbox.next() {
                 Next::Nothing => return,
                 Next::Read(pos) => {
-                    if !self.reads.values().any(|what| matches!(what, ReadFor::HandOver)) {
+                    if !self.busy.reads.values().any(|what| matches!(what, ReadFor::HandOver)) {
                         let ticket = ctx.shared.number();
-                        self.reads.insert(ticket, ReadFor::HandOver);
-                        let positions = self.inbox.positions_from(pos, crate::inbox::UNACKED);
+                        self.busy.reads.insert(ticket, ReadFor::HandOver);
+                        let positions = self.busy.inbox.positions_from(pos, crate::inbox::UNACKED);
                         ctx.out.push(Action::Read { device: self.no, ticket, positions });
                     }
                     return;
@@ -118,7 +125,7 @@ impl Device {
     pub(super) fn bodies(&mut self, rows: Vec<Row>, ctx: &mut Ctx<'_>) {
         for row in rows {
             match Body::decode(&row.body) {
-                Ok(Body::In(record)) => self.inbox.body(row.pos, record),
+                Ok(Body::In(record)) => self.busy.inbox.body(row.pos, record),
                 Ok(_) => {}
                 Err(why) => ctx.warn(format!("a stored record cannot be read: {why}")),
             }
@@ -128,7 +135,7 @@ impl Device {
     /// An event is done.
     pub(crate) fn event_done(&mut self, pos: Pos, ctx: &mut Ctx<'_>) {
         ctx.shared.events.remove(&pos);
-        if self.inbox.done(pos, &mut self.state) {
+        if self.busy.inbox.done(pos, &mut self.state) {
             self.dirty = true;
         }
     }

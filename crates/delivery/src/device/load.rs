@@ -30,7 +30,7 @@ impl Device {
                 }
                 Some(Mark::Ended { id, ok }) => device.ended.put_older(id, u64::from(ok), *at),
                 Some(Mark::Card { key, id }) => {
-                    device.card_keys.entry(key).or_insert(id);
+                    device.busy.card_keys.entry(key).or_insert(id);
                 }
                 None => {}
             }
@@ -41,11 +41,11 @@ impl Device {
         if crate::mutants::is(crate::mutants::Mutant::SeqRestarts) {
             device.state.seq = device.state.proven;
         }
-        if !device.open.is_empty() {
+        if !device.busy.open.is_empty() {
             device.forget_at = Some(ctx.now + super::CLOSE_AFTER_MS);
         }
         // A large file that was on its way when the gateway stopped gets its place now.
-        for file in std::mem::take(&mut device.bulk) {
+        for file in std::mem::take(&mut device.busy.bulk) {
             device.place_file(file, ctx);
         }
         Ok(device)
@@ -56,16 +56,16 @@ impl Device {
         match Body::decode(&row.body).map_err(|e| e.to_string())? {
             Body::In(record) => {
                 if row.pos > self.state.done && !self.state.done_above.contains(&row.pos) {
-                    self.inbox.add(row.pos, row.at, record, row.body.len(), Stage::Waiting, true);
+                    self.busy.inbox.add(row.pos, row.at, record, row.body.len(), Stage::Waiting, true);
                 }
             }
             Body::Message(message) => {
-                self.open.retain(|open| open.bubble.id != message.id);
+                self.busy.open.retain(|open| open.bubble.id != message.id);
                 self.restore_item(message.seq, Item { once: message.once.then_some(0), ..item(&message.id) });
             }
             Body::Bubble(bubble) => {
-                self.open.retain(|open| open.bubble.id != bubble.id);
-                self.open.push(Open {
+                self.busy.open.retain(|open| open.bubble.id != bubble.id);
+                self.busy.open.push(Open {
                     of: bubble.of,
                     piece: bubble.piece,
                     pos: row.pos,
@@ -76,20 +76,20 @@ impl Device {
             }
             Body::File(file) => match file.seq {
                 Some(seq) => {
-                    self.bulk.retain(|on_its_way| on_its_way.record.id != file.id);
+                    self.busy.bulk.retain(|on_its_way| on_its_way.record.id != file.id);
                     self.restore_item(seq, Item { once: file.once.then_some(0), ..item(&file.id) });
                 }
-                None => self.bulk.push_back(FileSend::new(file)),
+                None => self.busy.bulk.push_back(FileSend::new(file)),
             },
             Body::Card(card) => {
                 let seq = card.prompt.seq.unwrap_or_default();
                 self.restore_item(seq, item(&card.prompt.id));
-                self.cards.open(card, row.pos);
+                self.busy.cards.open(card, row.pos);
             }
-            Body::CardTaken { id, event, option_id } => self.cards.restore_taken(&id, event, option_id),
+            Body::CardTaken { id, event, option_id } => self.busy.cards.restore_taken(&id, event, option_id),
             Body::CardDone { seq, id, option_id, expired, reason } => {
                 self.restore_item(seq, item(&id));
-                self.cards.close(&id, End { option_id, expired, reason }, row.at);
+                self.busy.cards.close(&id, End { option_id, expired, reason }, row.at);
             }
             Body::Delivered { .. } => {}
         }

@@ -38,7 +38,7 @@ impl Device {
     /// A message of the agent's. Returns its id; the result is to be given after the batch.
     pub(super) fn say(&mut self, saying: Saying, ctx: &mut Ctx<'_>) -> String {
         let id = ctx.shared.message_id(self.no, &saying.key);
-        self.turn.said();
+        self.busy.turn.said();
         if saying.last {
             self.set_final(&id, &saying.text, saying.reply_to.as_deref(), ctx);
         } else {
@@ -63,7 +63,7 @@ impl Device {
         if !self.said_before(id) {
             return Err(call_error("not_found", "message_id is not a message of this device", false));
         }
-        let open = self.open.iter().find(|open| open.of == id);
+        let open = self.busy.open.iter().find(|open| open.of == id);
         let reply_to = open.and_then(|open| open.bubble.reply_to.clone());
         if last || open.is_none() {
             self.set_final(id, text, reply_to.as_deref(), ctx);
@@ -105,7 +105,7 @@ impl Device {
         if known == Some(text_content(text)) {
             return;
         }
-        self.open.retain(|open| open.bubble.id != id);
+        self.busy.open.retain(|open| open.bubble.id != id);
         let message = MessageRecord {
             seq: self.seq(),
             id,
@@ -139,7 +139,7 @@ impl Device {
             self.set_piece(of, piece, text, reply_to, ctx);
         }
         let id = self.piece_id(of, complete.len(), ctx);
-        if let Some(open) = self.open.iter_mut().find(|open| open.bubble.id == id) {
+        if let Some(open) = self.busy.open.iter_mut().find(|open| open.bubble.id == id) {
             open.restored = false;
             open.bubble.edit((*last).to_owned());
         } else {
@@ -155,14 +155,17 @@ impl Device {
             let pos = ctx.append(self.no, &bubble_body(of, piece, &bubble), mark.as_ref());
             self.dirty = true;
             let batch = ctx.shared.batch_no;
-            self.open.push(Open { of: of.to_owned(), piece, pos, batch, restored: false, bubble });
+            self.busy.open.push(Open { of: of.to_owned(), piece, pos, batch, restored: false, bubble });
         }
         self.empty_pieces_from(of, complete.len() + 1, ctx);
     }
 
     /// Stores the state of the bubbles whose time has come.
     pub(super) fn store_bubbles(&mut self, ctx: &mut Ctx<'_>) {
-        for open in &mut self.open {
+        if self.busy.open.is_empty() {
+            return;
+        }
+        for open in &mut self.busy.open {
             if open.bubble.store_at().is_some_and(|at| ctx.now >= at) {
                 open.bubble.stored(ctx.now);
                 open.pos = ctx.append(self.no, &bubble_body(&open.of, open.piece, &open.bubble), None);
@@ -173,9 +176,12 @@ impl Device {
 
     /// Closes open bubbles with their last text.
     pub(super) fn close_bubbles(&mut self, which: impl Fn(&Open) -> bool, ctx: &mut Ctx<'_>) {
+        if self.busy.open.is_empty() {
+            return;
+        }
         let (close, keep): (Vec<Open>, Vec<Open>) =
-            std::mem::take(&mut self.open).into_iter().partition(which);
-        self.open = keep;
+            std::mem::take(&mut self.busy.open).into_iter().partition(which);
+        self.busy.open = keep;
         for open in close {
             let message = MessageRecord {
                 seq: self.seq(),

@@ -1,5 +1,6 @@
 //! One device: what it said and what it gets, whether or not it is connected. Loaded from the store at its first contact.
 
+mod busy;
 mod calls;
 mod cards;
 mod deliver;
@@ -12,7 +13,7 @@ mod write;
 
 pub(crate) use deliver::Who;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use protocol::{
     Millis,
@@ -21,19 +22,14 @@ use protocol::{
     link::{CallError, CallValue, DeviceInfo, FileRefused, FileTaken, FromAgent, User},
     problem::Problem,
     record::{DeviceNo, DeviceState, InBody, InRecord, Op, Pos},
-    series::{SeriesTable, SpoolNo},
+    series::SpoolNo,
     server::ServerFrame,
     words::{Lang, Say},
 };
-use session::{bubble::Bubble, cards::Cards, rate::Bucket, remember::Remembered, turn::Turn};
+use session::{bubble::Bubble, rate::Bucket, remember::Remembered};
 
-use self::{
-    deliver::Pending,
-    replay::Replay,
-    write::{FileSend, Queue},
-};
+use self::busy::Busy;
 use crate::{
-    inbox::Inbox,
     io::{Action, AgentId, ConnId},
     outbox::{Item, Outbox, id_hash},
     shared::Ctx,
@@ -59,7 +55,10 @@ pub(crate) struct Live {
     /// Bytes handed over that the socket has not taken.
     pub(crate) unsent: usize,
     pub(crate) lang: Lang,
-    pub(crate) user: User,
+    /// What the person calls themselves; the user's id stands in the device's state.
+    user_name: Option<String>,
+    /// The user comes from the token.
+    proven: bool,
 }
 
 /// What happens when a batch is on disk.
@@ -123,7 +122,6 @@ struct Taking {
 #[derive(Debug)]
 pub(crate) struct Device {
     pub(crate) no: DeviceNo,
-    pub(crate) id: String,
     pub(crate) state: DeviceState,
     /// The state differs from what is stored.
     dirty: bool,
@@ -132,7 +130,7 @@ pub(crate) struct Device {
     pub(crate) left: Option<ConnId>,
     /// When `ready` is written; later than now only if replacements come too fast.
     pub(crate) ready_at: Option<Millis>,
-    replaced: VecDeque<Millis>,
+    replaced: Vec<Millis>,
     frames: Bucket,
     rubbish: u32,
     /// Ids that were accepted, with the hash of their content.
@@ -141,27 +139,9 @@ pub(crate) struct Device {
     given: Remembered,
     /// How keyed deliveries ended.
     ended: Remembered,
-    /// Cards by the hash of their call's key.
-    card_keys: HashMap<u128, String>,
-    series: SeriesTable,
-    /// Files being put together, and what the device said after each: it waits, so that the order stays.
-    assembling: HashMap<SpoolNo, Option<String>>,
-    held: VecDeque<Held>,
-    cards: Cards,
-    turn: Turn,
-    open: Vec<Open>,
-    inbox: Inbox,
+    /// What is under way.
+    busy: Busy,
     outbox: Outbox,
-    queue: Queue,
-    replay: Option<Replay>,
-    /// Large files on their way, part by part behind everything else.
-    bulk: VecDeque<FileSend>,
-    /// Ids and records of files that have no `seq` yet.
-    unplaced: Vec<(String, Pos)>,
-    pending: Vec<Pending>,
-    reads: HashMap<u64, ReadFor>,
-    taking: Option<Taking>,
-    calls: VecDeque<(AgentId, FromAgent)>,
     /// Last batch on disk that the device knows of, and the last that it has a part in.
     committed: u64,
     last_batch: u64,
@@ -169,9 +149,8 @@ pub(crate) struct Device {
     last_hard: u64,
     /// Records of input in the batch of this input.
     inputs: usize,
-    effects: VecDeque<(u64, Effect)>,
-    /// Instance of the agent that was here last.
-    last_instance: Option<String>,
+    /// Hash of the instance of the agent that was here last.
+    last_instance: Option<u64>,
     clear_at: Option<Millis>,
     close_at: Option<Millis>,
     /// When the bubbles that the agent has not gone on with since they were loaded are closed: what closed them may have
@@ -193,43 +172,23 @@ impl Device {
         let settings = &ctx.shared.settings;
         Self {
             no,
-            state: DeviceState {
-                info: DeviceInfo { id: id.clone(), ..DeviceInfo::default() },
-                ..DeviceState::default()
-            },
-            id,
+            state: DeviceState { info: DeviceInfo { id, ..DeviceInfo::default() }, ..DeviceState::default() },
             dirty: false,
             live: None,
             left: None,
             ready_at: None,
-            replaced: VecDeque::new(),
+            replaced: Vec::new(),
             frames: Bucket::new(settings.frames_per_second, settings.frames_burst, ctx.now),
             rubbish: 0,
             seen: Remembered::default(),
             given: Remembered::default(),
             ended: Remembered::default(),
-            card_keys: HashMap::new(),
-            series: SeriesTable::new(settings.series_idle_ms),
-            assembling: HashMap::new(),
-            held: VecDeque::new(),
-            cards: Cards::default(),
-            turn: Turn::default(),
-            open: Vec::new(),
-            inbox: Inbox::default(),
+            busy: Busy::default(),
             outbox: Outbox::default(),
-            queue: Queue::default(),
-            replay: None,
-            bulk: VecDeque::new(),
-            unplaced: Vec::new(),
-            pending: Vec::new(),
-            reads: HashMap::new(),
-            taking: None,
-            calls: VecDeque::new(),
             committed: 0,
             last_batch: 0,
             last_hard: 0,
             inputs: 0,
-            effects: VecDeque::new(),
             last_instance: None,
             clear_at: None,
             close_at: None,
@@ -240,6 +199,10 @@ impl Device {
             touched: false,
             told_online: false,
         }
+    }
+
+    pub(crate) fn id(&self) -> &str {
+        &self.state.info.id
     }
 
     /// Whether a `ready` was written on a living connection.
@@ -267,11 +230,11 @@ impl Device {
         ctx: &mut Ctx<'_>,
     ) {
         let info = DeviceInfo {
-            id: self.id.clone(),
+            id: self.id().to_owned(),
             name: device.as_ref().and_then(|device| device.name.clone()),
             platform: device.as_ref().and_then(|device| device.platform.clone()),
             app_version: device.and_then(|device| device.app_version),
-            user_id: Some(user.id.clone()),
+            user_id: Some(user.id),
             online: false,
         };
         if self.state.info != info || self.state.lang != lang_tag || self.last_batch == 0 {
@@ -279,13 +242,12 @@ impl Device {
             self.state.lang = lang_tag;
             self.dirty = true;
         }
-        self.live = Some(Live { conn, ready: false, unsent: 0, lang, user });
+        self.live =
+            Some(Live { conn, ready: false, unsent: 0, lang, user_name: user.name, proven: user.proven });
         if replaces {
-            self.replaced.push_back(ctx.now);
+            self.replaced.push(ctx.now);
         }
-        while self.replaced.front().is_some_and(|at| ctx.now >= at + REPLACE_WINDOW_MS) {
-            self.replaced.pop_front();
-        }
+        self.replaced.retain(|at| ctx.now < at + REPLACE_WINDOW_MS);
         if replaces && self.replaced.len() >= REPLACE_FREELY {
             self.ready_at = Some(ctx.now + REPLACE_PAUSE_MS);
         } else {
@@ -295,7 +257,7 @@ impl Device {
 
     /// The device is about to be forgotten in memory: whoever waits for an answer is told.
     pub(crate) fn give_up(&mut self, ctx: &mut Ctx<'_>) {
-        for (_, effect) in std::mem::take(&mut self.effects) {
+        for (_, effect) in std::mem::take(&mut self.busy.effects) {
             match effect {
                 Effect::Result { agent, req, .. } | Effect::Taken { agent, req, .. } => {
                     ctx.result(agent, req, Err(cannot_store()));
@@ -305,14 +267,14 @@ impl Device {
             }
         }
         // Files that are being taken over are taken again when the call is repeated.
-        let waiting = self.taking.take().map(|taking| (taking.agent, taking.call));
-        for (agent, call) in waiting.into_iter().chain(std::mem::take(&mut self.calls)) {
+        let waiting = self.busy.taking.take().map(|taking| (taking.agent, taking.call));
+        for (agent, call) in waiting.into_iter().chain(std::mem::take(&mut self.busy.calls)) {
             if let Some(req) = call.req() {
                 ctx.result(agent, req, Err(cannot_store()));
             }
         }
-        ctx.shared.spool_bytes = ctx.shared.spool_bytes.saturating_sub(self.series.bytes());
-        let spools: Vec<SpoolNo> = self.series.clear();
+        ctx.shared.spool_bytes = ctx.shared.spool_bytes.saturating_sub(self.busy.series.bytes());
+        let spools: Vec<SpoolNo> = self.busy.series.clear();
         for spool in spools {
             ctx.out.push(Action::Discard { spool });
         }
@@ -348,13 +310,13 @@ impl Device {
 
     /// After the batch of this input.
     fn after_batch(&mut self, effect: Effect, ctx: &Ctx<'_>) {
-        self.effects.push_back((ctx.shared.batch_no, effect));
+        self.busy.effects.push_back((ctx.shared.batch_no, effect));
     }
 
     /// After everything that this device has written so far: for a call that was made before.
     fn after_last(&mut self, effect: Effect) {
-        let batch = self.last_batch.max(self.effects.back().map_or(0, |(batch, _)| *batch));
-        self.effects.push_back((batch, effect));
+        let batch = self.last_batch.max(self.busy.effects.back().map_or(0, |(batch, _)| *batch));
+        self.busy.effects.push_back((batch, effect));
     }
 
     /// Batches up to `upto` are on disk.
@@ -367,12 +329,12 @@ impl Device {
     pub(crate) fn failed(&mut self, from: u64, upto: u64, ctx: &mut Ctx<'_>) -> bool {
         let only_input = self.last_hard < from;
         let (lost, kept): (VecDeque<_>, VecDeque<_>) =
-            self.effects.drain(..).partition(|(batch, _)| (from..=upto).contains(batch));
-        self.effects = kept;
+            self.busy.effects.drain(..).partition(|(batch, _)| (from..=upto).contains(batch));
+        self.busy.effects = kept;
         for (_, effect) in lost {
             match effect {
                 Effect::Accepted { pos, id, hash } => {
-                    if let Some(InRecord { what: InBody::File { file }, .. }) = self.inbox.undo(pos) {
+                    if let Some(InRecord { what: InBody::File { file }, .. }) = self.busy.inbox.undo(pos) {
                         // Nobody names it; the client sends it again.
                         ctx.out.push(Action::Remove { file: file.file });
                     }
@@ -405,27 +367,29 @@ impl Device {
         self.pump(ctx);
         if !self.write_state(ctx) {
             // There is no batch of this input: what was to wait for it waits for the last one.
-            for (batch, _) in
-                self.effects.iter_mut().rev().take_while(|(batch, _)| *batch >= ctx.shared.batch_no)
-            {
-                *batch = self.last_batch;
+            if !self.busy.effects.is_empty() {
+                let no = ctx.shared.batch_no;
+                for (batch, _) in self.busy.effects.iter_mut().rev().take_while(|(batch, _)| *batch >= no) {
+                    *batch = self.last_batch;
+                }
             }
             self.run_effects(ctx);
         }
+        self.busy.rest();
     }
 
     fn run_effects(&mut self, ctx: &mut Ctx<'_>) {
-        while let Some((batch, effect)) = self.effects.front()
+        while let Some((batch, effect)) = self.busy.effects.front()
             && (*batch <= self.committed
                 || matches!(effect, Effect::Result { .. })
                     && crate::mutants::is(crate::mutants::Mutant::ConfirmedBeforeDisk))
         {
-            match self.effects.pop_front() {
+            match self.busy.effects.pop_front() {
                 Some((_, Effect::Accepted { pos, .. })) => {
-                    self.inbox.stored(pos);
+                    self.busy.inbox.stored(pos);
                     self.note_outage(ctx);
                 }
-                Some((_, Effect::Told { pos })) => self.inbox.stored(pos),
+                Some((_, Effect::Told { pos })) => self.busy.inbox.stored(pos),
                 Some((_, Effect::Result { agent, req, value })) => ctx.result(agent, req, Ok(value)),
                 Some((_, Effect::Taken { agent, req, event })) => self.tell_taken(agent, req, event, ctx),
                 Some((_, Effect::Ask { prompt_id })) => self.ask_agent(&prompt_id, ctx),
@@ -452,12 +416,12 @@ impl Device {
         self.last_batch = ctx.shared.batch_no;
         ctx.shared.ops.push(Op::Device {
             no: self.no,
-            id: self.id.clone(),
+            id: self.id().to_owned(),
             state: self.state.encode(),
-            wake: !self.inbox.is_empty()
-                || self.cards.any_open()
-                || !self.open.is_empty()
-                || !self.unplaced.is_empty(),
+            wake: !self.busy.inbox.is_empty()
+                || self.busy.cards.any_open()
+                || !self.busy.open.is_empty()
+                || !self.busy.unplaced.is_empty(),
         });
         true
     }
@@ -465,11 +429,11 @@ impl Device {
     /// The oldest record that is needed to go on after a restart.
     fn live_from(&self) -> Option<Pos> {
         [
-            self.inbox.first(),
-            self.cards.first_pos(),
+            self.busy.inbox.first(),
+            self.busy.cards.first_pos(),
             self.outbox.first_pos(),
-            self.open.iter().map(|open| open.pos).min(),
-            self.unplaced.iter().map(|(_, pos)| *pos).min(),
+            self.busy.open.iter().map(|open| open.pos).min(),
+            self.busy.unplaced.iter().map(|(_, pos)| *pos).min(),
         ]
         .into_iter()
         .flatten()
@@ -479,24 +443,25 @@ impl Device {
     /// When [`Self::tick`] is wanted.
     pub(crate) fn deadline(&self, ctx: &Ctx<'_>) -> Option<Millis> {
         let settings = &ctx.shared.settings;
-        let streaming = self.online() && self.replay.is_none();
+        let streaming = self.online() && self.busy.replay.is_none();
         let bubbles = self
+            .busy
             .open
             .iter()
             .flat_map(|open| [open.bubble.store_at(), if streaming { self.edit_at(open) } else { None }]);
         let connected = self.online().then(|| self.outbox.ping_at(self.state.proven)).flatten();
         [
             self.ready_at,
-            self.turn.deadline(),
-            self.cards.deadline(),
-            self.series.deadline(),
-            self.inbox.expires(settings.wait_ms),
+            self.busy.turn.deadline(),
+            self.busy.cards.deadline(),
+            self.busy.series.deadline(settings.series_idle_ms),
+            self.busy.inbox.expires(settings.wait_ms),
             self.notice_at,
             self.clear_at,
             self.close_at,
             self.forget_at,
             connected,
-            self.pending.iter().filter_map(|pending| self.due_at(pending)).min(),
+            self.busy.pending.iter().filter_map(|pending| self.due_at(pending)).min(),
         ]
         .into_iter()
         .chain(bubbles)
@@ -522,9 +487,11 @@ impl Device {
             self.forget_at = None;
             self.close_bubbles(|open| open.restored, ctx);
         }
-        let mut frames = Vec::new();
-        self.turn.tick(now, &mut frames);
-        self.push_frames(frames);
+        if self.busy.turn.deadline().is_some_and(|at| now >= at) {
+            let mut frames = Vec::new();
+            self.busy.turn.tick(now, &mut frames);
+            self.push_frames(frames);
+        }
         self.card_ticks(ctx);
         self.series_ticks(ctx);
         self.inbox_ticks(ctx);
@@ -574,7 +541,7 @@ impl Device {
         done: Result<FileTaken, FileRefused>,
         ctx: &mut Ctx<'_>,
     ) {
-        let Some(taking) = self.taking.take_if(|taking| taking.ticket == ticket) else {
+        let Some(taking) = self.busy.taking.take_if(|taking| taking.ticket == ticket) else {
             // The device was forgotten in memory meanwhile; the agent repeats the call.
             if let Ok(taken) = done {
                 ctx.out.push(Action::Remove { file: taken.file });
@@ -582,8 +549,8 @@ impl Device {
             return;
         };
         self.finish_media(taking.agent, taking.call, done, ctx);
-        while self.taking.is_none() {
-            let Some((agent, call)) = self.calls.pop_front() else { break };
+        while self.busy.taking.is_none() {
+            let Some((agent, call)) = self.busy.calls.pop_front() else { break };
             self.call_now(agent, call, ctx);
         }
     }

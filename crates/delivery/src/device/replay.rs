@@ -34,8 +34,8 @@ pub(super) struct Replay {
 impl Device {
     /// Reads the next page of the replay when the queue has run low, and ends the replay when nothing is left.
     pub(super) fn go_on_with_replay(&mut self, ctx: &mut Ctx<'_>) {
-        let (Some(replay), Some(live)) = (&mut self.replay, &self.live) else { return };
-        if replay.reading || !self.queue.is_empty() {
+        let (Some(replay), Some(live)) = (&self.busy.replay, &self.live) else { return };
+        if replay.reading || !self.busy.queue.is_empty() {
             return;
         }
         if self.outbox.ends_at(replay.next) {
@@ -44,33 +44,35 @@ impl Device {
         }
         let (page, next) = self.outbox.replay(replay.next, replay.most, live.conn, self.committed);
         let Some(next) = next else { return };
-        replay.next = next;
+        if let Some(replay) = &mut self.busy.replay {
+            replay.next = next;
+            replay.reading = !page.is_empty();
+        }
         if page.is_empty() {
             if self.outbox.ends_at(next) {
                 self.end_replay(ctx);
             }
             return;
         }
-        replay.reading = true;
         let ticket = ctx.shared.number();
         ctx.out.push(Action::Read {
             device: self.no,
             ticket,
             positions: page.iter().map(|(_, item)| item.pos).collect(),
         });
-        self.reads.insert(ticket, ReadFor::Replay(page));
+        self.busy.reads.insert(ticket, ReadFor::Replay(page));
     }
 
     fn end_replay(&mut self, ctx: &mut Ctx<'_>) {
-        let Some(replay) = self.replay.take() else { return };
+        let Some(replay) = self.busy.replay.take() else { return };
         let mut frames = Vec::new();
         match (replay.changed, replay.shown) {
-            (true, true) => self.turn.present_again(&mut frames),
-            (true, false) => self.turn.present(&mut frames),
+            (true, true) => self.busy.turn.present_again(&mut frames),
+            (true, false) => self.busy.turn.present(&mut frames),
             (false, _) => {}
         }
         self.push_frames(frames);
-        for open in &mut self.open {
+        for open in &mut self.busy.open {
             open.bubble.redraw();
         }
         self.queue_edits(ctx);
@@ -78,7 +80,7 @@ impl Device {
 
     /// Rows that were asked for.
     pub(crate) fn rows(&mut self, ticket: u64, rows: Result<Vec<Row>, String>, ctx: &mut Ctx<'_>) {
-        let Some(what) = self.reads.remove(&ticket) else { return };
+        let Some(what) = self.busy.reads.remove(&ticket) else { return };
         let rows = match rows {
             Ok(rows) => rows,
             Err(why) => {
@@ -93,7 +95,7 @@ impl Device {
         match what {
             ReadFor::HandOver => self.bodies(rows, ctx),
             ReadFor::Replay(page) => {
-                if let Some(replay) = &mut self.replay {
+                if let Some(replay) = &mut self.busy.replay {
                     replay.reading = false;
                 }
                 for (seq, item) in page {
@@ -102,8 +104,9 @@ impl Device {
                         self.push_replayed(seq, row, ctx);
                     }
                 }
-                if let Some(replay) = &mut self.replay {
-                    replay.most = if self.queue.bytes > WINDOW { 1 } else { (replay.most * 2).min(PAGE) };
+                let full = self.busy.queue.bytes > WINDOW;
+                if let Some(replay) = &mut self.busy.replay {
+                    replay.most = if full { 1 } else { (replay.most * 2).min(PAGE) };
                 }
             }
         }
@@ -133,12 +136,12 @@ impl Device {
                 vec![ServerFrame::PromptDone(end.frame(&id, Some(seq)))]
             }
             Body::File(record) => {
-                self.queue.push(0, What::File(Box::new(FileSend::new(record))));
+                self.busy.queue.push(0, What::File(Box::new(FileSend::new(record))));
                 return;
             }
             Body::In(_) | Body::Bubble(_) | Body::CardTaken { .. } | Body::Delivered { .. } => return,
         };
         let frames = frames.iter().map(ServerFrame::encode).collect();
-        self.queue.push(0, What::Item { seq, frames });
+        self.busy.queue.push(0, What::Item { seq, frames });
     }
 }

@@ -23,8 +23,8 @@ impl Device {
     pub(super) fn said(&mut self, frame: ClientFrame, ctx: &mut Ctx<'_>) {
         match frame {
             // A file that came before it is being put together; the order stays.
-            ClientFrame::Text(_) | ClientFrame::Ping { .. } if !self.held.is_empty() => {
-                self.held.push_back(Held::Frame(frame));
+            ClientFrame::Text(_) | ClientFrame::Ping { .. } if !self.busy.held.is_empty() => {
+                self.busy.held.push_back(Held::Frame(frame));
             }
             frame => self.said_now(frame, ctx),
         }
@@ -66,7 +66,7 @@ impl Device {
 
     /// A `pong` tells a plain client that what it sent before is safe: it waits for the disk with it.
     fn pong_after_input(&mut self, pong: ServerFrame, ctx: &mut Ctx<'_>) {
-        if self.effects.iter().any(|(_, effect)| matches!(effect, Effect::Accepted { .. })) {
+        if self.busy.effects.iter().any(|(_, effect)| matches!(effect, Effect::Accepted { .. })) {
             self.after_last(Effect::Answer(Box::new(pong)));
         } else {
             self.answer(&pong, ctx);
@@ -112,7 +112,7 @@ impl Device {
             } else {
                 Stage::Storing
             };
-            self.inbox.add(pos, ctx.now, record, bytes, stage, false);
+            self.busy.inbox.add(pos, ctx.now, record, bytes, stage, false);
         }
         ctx.shared.events.insert(pos, self.no);
         self.after_batch(Effect::Accepted { pos, id, hash }, ctx);
@@ -120,12 +120,10 @@ impl Device {
     }
 
     pub(super) fn user(&self) -> User {
-        match &self.live {
-            Some(live) => live.user.clone(),
-            None => User {
-                id: self.state.info.user_id.clone().unwrap_or_else(|| self.id.clone()),
-                ..User::default()
-            },
+        User {
+            id: self.state.info.user_id.clone().unwrap_or_else(|| self.id().to_owned()),
+            name: self.live.as_ref().and_then(|live| live.user_name.clone()),
+            proven: self.live.as_ref().is_some_and(|live| live.proven),
         }
     }
 
@@ -135,10 +133,10 @@ impl Device {
         ctx: &mut Ctx<'_>,
         f: impl FnOnce(&mut protocol::series::SeriesTable, &mut Ctx<'_>, &mut Vec<SpoolNo>) -> R,
     ) -> R {
-        let before = self.series.bytes();
+        let before = self.busy.series.bytes();
         let mut discard = Vec::new();
-        let result = f(&mut self.series, ctx, &mut discard);
-        ctx.shared.spool_bytes = (ctx.shared.spool_bytes + self.series.bytes()).saturating_sub(before);
+        let result = f(&mut self.busy.series, ctx, &mut discard);
+        ctx.shared.spool_bytes = (ctx.shared.spool_bytes + self.busy.series.bytes()).saturating_sub(before);
         for spool in discard {
             ctx.out.push(Action::Discard { spool });
         }
@@ -168,8 +166,8 @@ impl Device {
             Ok(Step::Keep { spool }) => ctx.out.push(Action::Spool { spool, part: Box::new(part) }),
             Ok(Step::Complete { spool, head, .. }) => {
                 ctx.out.push(Action::Spool { spool, part: Box::new(part) });
-                self.assembling.insert(spool, id);
-                self.held.push_back(Held::File(spool));
+                self.busy.assembling.insert(spool, id);
+                self.busy.held.push_back(Held::File(spool));
                 ctx.out.push(Action::Assemble { device: self.no, spool, head });
             }
             Err(problem) => self.refuse(&problem, ctx),
@@ -178,7 +176,7 @@ impl Device {
 
     /// A file is complete in the media folder, or is not what it said.
     pub(crate) fn assembled(&mut self, spool: SpoolNo, done: Result<MediaDone, Problem>, ctx: &mut Ctx<'_>) {
-        let Some(id) = self.assembling.remove(&spool) else {
+        let Some(id) = self.busy.assembling.remove(&spool) else {
             // The device was forgotten in memory meanwhile; the client sends the file again.
             if let Ok(done) = done {
                 ctx.out.push(Action::Remove { file: done.file.file });
@@ -200,12 +198,12 @@ impl Device {
             }
             Err(problem) => self.refuse(&problem.with_id(id), ctx),
         }
-        self.held.retain(|held| !matches!(held, Held::File(of) if *of == spool));
-        while let Some(held) = self.held.pop_front() {
+        self.busy.held.retain(|held| !matches!(held, Held::File(of) if *of == spool));
+        while let Some(held) = self.busy.held.pop_front() {
             match held {
                 Held::Frame(frame) => self.said_now(frame, ctx),
                 file @ Held::File(_) => {
-                    self.held.push_front(file);
+                    self.busy.held.push_front(file);
                     break;
                 }
             }
@@ -213,8 +211,10 @@ impl Device {
     }
 
     pub(super) fn series_ticks(&mut self, ctx: &mut Ctx<'_>) {
-        if self.series.deadline().is_some_and(|at| ctx.now >= at) {
-            let problems = self.with_series(ctx, |series, ctx, discard| series.expire(ctx.now, discard));
+        if self.busy.series.deadline(ctx.shared.settings.series_idle_ms).is_some_and(|at| ctx.now >= at) {
+            let problems = self.with_series(ctx, |series, ctx, discard| {
+                series.expire(ctx.shared.settings.series_idle_ms, ctx.now, discard)
+            });
             for problem in problems {
                 self.refuse(&problem, ctx);
             }
@@ -223,8 +223,8 @@ impl Device {
 
     /// The oldest input has waited too long for an agent: it is not handed over any more, and its person is told.
     pub(super) fn inbox_ticks(&mut self, ctx: &mut Ctx<'_>) {
-        for pos in self.inbox.expired(ctx.shared.settings.wait_ms, ctx.now) {
-            let what = self.inbox.excerpt(pos);
+        for pos in self.busy.inbox.expired(ctx.shared.settings.wait_ms, ctx.now) {
+            let what = self.busy.inbox.excerpt(pos);
             self.event_done(pos, ctx);
             if let Some(what) = what {
                 self.notice(Say::Expired(what), ctx);
@@ -232,7 +232,7 @@ impl Device {
         }
         if self.notice_at.is_some_and(|at| ctx.now >= at) {
             self.notice_at = None;
-            if ctx.shared.agent.is_none() && self.inbox.any_waiting() {
+            if ctx.shared.agent.is_none() && self.busy.inbox.any_waiting() {
                 self.noticed_outage = ctx.shared.outage;
                 self.notice(Say::AgentAway, ctx);
             }

@@ -74,6 +74,10 @@ pub(super) fn parts(bytes: u64) -> u32 {
 }
 
 impl Queue {
+    pub(super) const fn new() -> Self {
+        Self { entries: VecDeque::new(), bytes: 0 }
+    }
+
     pub(super) fn push(&mut self, wait: u64, what: What) {
         self.bytes += what.bytes();
         self.entries.push_back(Entry { wait, what });
@@ -123,28 +127,28 @@ impl Device {
     /// Writes `ready` and what follows it: open cards, avatar and typing, the replay.
     pub(crate) fn open_session(&mut self, ctx: &mut Ctx<'_>) {
         self.ready_at = None;
-        let ready = gate::ready(&self.id, self.state.info.name.as_deref(), &ctx.shared.settings);
+        let ready = gate::ready(self.id(), self.state.info.name.as_deref(), &ctx.shared.settings);
         let Some(live) = &mut self.live else { return };
         live.ready = true;
         ctx.out.push(Action::Opened { conn: live.conn });
         self.answer(&ready, ctx);
         // A card that waits for the disk comes as an item when it is there.
-        let cards = self.cards.present(ctx.now).into_iter();
+        let cards = self.busy.cards.present(ctx.now).into_iter();
         let mut frames: Vec<ServerFrame> = cards
             .filter(|card| !self.outbox.waits(id_hash(&card.id), self.committed))
             .map(ServerFrame::Prompt)
             .collect();
         let cards = frames.len();
-        self.turn.present(&mut frames);
+        self.busy.turn.present(&mut frames);
         let shown = frames.len() > cards;
         // Before the replay, and like it as fast as the socket takes them.
         for frame in frames {
-            self.queue.push(0, What::Frame(frame.encode()));
+            self.busy.queue.push(0, What::Frame(frame.encode()));
         }
         self.outbox.connected(ctx.now);
         self.pass_over_dead(ctx);
         let next = self.state.proven + 1;
-        self.replay = Some(Replay { next, reading: false, most: 1, shown, changed: false });
+        self.busy.replay = Some(Replay { next, reading: false, most: 1, shown, changed: false });
     }
 
     /// The connection is gone. `code` is the client's.
@@ -152,13 +156,13 @@ impl Device {
         let was_ready = self.online();
         self.live = None;
         self.ready_at = None;
-        let queued = self.queue.clear();
-        self.bulk.extend(queued);
-        self.replay = None;
+        let queued = self.busy.queue.clear();
+        self.busy.bulk.extend(queued);
+        self.busy.replay = None;
         self.rubbish = 0;
-        self.reads.retain(|_, what| matches!(what, ReadFor::HandOver));
+        self.busy.reads.retain(|_, what| matches!(what, ReadFor::HandOver));
         self.deliveries_lost(ctx);
-        for file in std::mem::take(&mut self.bulk) {
+        for file in std::mem::take(&mut self.busy.bulk) {
             self.place_file(file, ctx);
         }
         if was_ready {
@@ -215,16 +219,16 @@ impl Device {
 
     /// Whether live frames go into the queue.
     fn takes_live(&self) -> bool {
-        self.online() && self.replay.is_none()
+        self.online() && self.busy.replay.is_none()
     }
 
     /// Live frames that are not items: states. During a replay they are dropped, and the present state is sent after it.
     pub(super) fn push_frames(&mut self, frames: Vec<ServerFrame>) {
         if self.takes_live() {
             for frame in frames {
-                self.queue.push(0, What::Frame(frame.encode()));
+                self.busy.queue.push(0, What::Frame(frame.encode()));
             }
-        } else if let Some(replay) = &mut self.replay {
+        } else if let Some(replay) = &mut self.busy.replay {
             replay.changed = replay.changed || !frames.is_empty();
         }
     }
@@ -233,12 +237,12 @@ impl Device {
     pub(super) fn push_item(&mut self, seq: u64, frames: Vec<ServerFrame>, ctx: &Ctx<'_>) {
         if self.takes_live() {
             let frames = frames.iter().map(ServerFrame::encode).collect();
-            self.queue.push(ctx.shared.batch_no, What::Item { seq, frames });
+            self.busy.queue.push(ctx.shared.batch_no, What::Item { seq, frames });
         }
     }
 
     pub(super) fn push_message(&mut self, message: &MessageRecord, ctx: &Ctx<'_>) {
-        self.queue.drop_edit(&message.id);
+        self.busy.queue.drop_edit(&message.id);
         let frames = message_frames(message, message.edit, ctx.shared.settings.chunk_chars);
         self.push_item(message.seq, frames, ctx);
     }
@@ -246,7 +250,7 @@ impl Device {
     /// A file that the batch of this input brings to disk.
     pub(super) fn push_file(&mut self, file: FileSend, ctx: &Ctx<'_>) {
         if self.takes_live() {
-            self.queue.push(ctx.shared.batch_no, What::File(Box::new(file)));
+            self.busy.queue.push(ctx.shared.batch_no, What::File(Box::new(file)));
         }
     }
 
@@ -257,7 +261,7 @@ impl Device {
 
     /// Gives a file on its way its place among the items: it will be replayed from there.
     pub(super) fn place_file(&mut self, file: FileSend, ctx: &mut Ctx<'_>) {
-        self.unplaced.retain(|(id, _)| *id != file.record.id);
+        self.busy.unplaced.retain(|(id, _)| *id != file.record.id);
         self.dirty = true;
         if file.record.once || file.record.seq.is_some() {
             return;
@@ -270,15 +274,15 @@ impl Device {
 
     /// When an open bubble's text should go out. Its first record comes before its first frame; the commit looks again.
     pub(super) fn edit_at(&self, open: &super::Open) -> Option<u64> {
-        let waits = open.batch > self.committed || self.queue.has_edit(&open.bubble.id);
+        let waits = open.batch > self.committed || self.busy.queue.has_edit(&open.bubble.id);
         if waits { None } else { open.bubble.send_at() }
     }
 
     pub(super) fn queue_edits(&mut self, ctx: &Ctx<'_>) {
-        for open in &self.open {
-            if self.edit_at(open).is_some_and(|at| ctx.now >= at) {
-                self.queue.push(0, What::Edit(open.bubble.id.clone()));
-            }
+        let due = |open: &&super::Open| self.edit_at(open).is_some_and(|at| ctx.now >= at);
+        let due: Vec<String> = self.busy.open.iter().filter(due).map(|open| open.bubble.id.clone()).collect();
+        for id in due {
+            self.busy.queue.push(0, What::Edit(id));
         }
     }
 
@@ -288,7 +292,7 @@ impl Device {
             return;
         }
         self.go_on_with_replay(ctx);
-        if self.replay.is_none() {
+        if self.busy.replay.is_none() {
             self.queue_edits(ctx);
         }
         while self.may_send() {
@@ -302,7 +306,7 @@ impl Device {
         }
         let Some(live) = &self.live else { return };
         // What a replay has read is bounded by its page. Closing on it would bring the same page again for ever.
-        let queued = if self.replay.is_some() { 0 } else { self.queue.bytes };
+        let queued = if self.busy.replay.is_some() { 0 } else { self.busy.queue.bytes };
         let (conn, waiting) = (live.conn, live.unsent + queued);
         if waiting > ctx.shared.settings.queue_bytes {
             self.let_go(CloseCode::Overloaded, ctx);
@@ -327,21 +331,25 @@ impl Device {
 
     /// Sends the head of the queue, or a part of it. `false`: it must wait.
     fn send_head(&mut self, ctx: &mut Ctx<'_>) -> bool {
-        let Some(head) = self.queue.entries.front_mut() else { return false };
+        if self.busy.queue.is_empty() {
+            return false;
+        }
+        let Some(head) = self.busy.queue.entries.front_mut() else { return false };
         if head.wait > self.committed && !crate::mutants::is(crate::mutants::Mutant::WrittenBeforeDisk) {
             return false;
         }
         match &mut head.what {
             What::Frame(frame) => {
                 let frame = std::mem::take(frame);
-                self.queue.bytes = self.queue.bytes.saturating_sub(frame.len());
-                self.queue.pop();
+                self.busy.queue.bytes = self.busy.queue.bytes.saturating_sub(frame.len());
+                self.busy.queue.pop();
                 self.send(frame, ctx);
             }
             What::Item { seq, frames } => {
                 let (seq, frames) = (*seq, std::mem::take(frames));
-                self.queue.bytes = self.queue.bytes.saturating_sub(frames.iter().map(String::len).sum());
-                self.queue.pop();
+                self.busy.queue.bytes =
+                    self.busy.queue.bytes.saturating_sub(frames.iter().map(String::len).sum());
+                self.busy.queue.pop();
                 for frame in frames {
                     self.send(frame, ctx);
                 }
@@ -349,8 +357,8 @@ impl Device {
             }
             What::Edit(id) => {
                 let id = std::mem::take(id);
-                self.queue.pop();
-                if let Some(open) = self.open.iter_mut().find(|open| open.bubble.id == id) {
+                self.busy.queue.pop();
+                if let Some(open) = self.busy.open.iter_mut().find(|open| open.bubble.id == id) {
                     open.bubble.sent(ctx.now);
                     let frame = edit_frame(&open.bubble).encode();
                     self.send(frame, ctx);
@@ -362,11 +370,13 @@ impl Device {
     }
 
     fn send_file_at_head(&mut self, ctx: &mut Ctx<'_>) -> bool {
-        let Some(Entry { what: What::File(file), .. }) = self.queue.entries.front_mut() else { return false };
+        let Some(Entry { what: What::File(file), .. }) = self.busy.queue.entries.front_mut() else {
+            return false;
+        };
         if file.record.seq.is_none() {
             // A large live file: it goes on behind everything else.
-            if let Some(Entry { what: What::File(file), .. }) = self.queue.entries.pop_front() {
-                self.bulk.push_back(*file);
+            if let Some(Entry { what: What::File(file), .. }) = self.busy.queue.entries.pop_front() {
+                self.busy.bulk.push_back(*file);
             }
             return true;
         }
@@ -378,7 +388,7 @@ impl Device {
         let frame = part_frame(file, &data, seq);
         file.next += 1;
         if file.next >= file.parts() {
-            self.queue.pop();
+            self.busy.queue.pop();
             self.send(frame, ctx);
             self.outbox.sent(seq.unwrap_or_default());
         } else {
@@ -389,7 +399,10 @@ impl Device {
 
     /// Sends a part of the first large file. `false`: nothing may go now.
     fn send_bulk(&mut self, ctx: &mut Ctx<'_>) -> bool {
-        let Some(file) = self.bulk.front_mut() else { return false };
+        if self.busy.bulk.is_empty() {
+            return false;
+        }
+        let Some(file) = self.busy.bulk.front_mut() else { return false };
         let Some(data) = file.part.take() else {
             read_part(file, self.no, ctx);
             return false;
@@ -401,26 +414,27 @@ impl Device {
             return true;
         }
         // The last part: the file gets its place among the items, and the part goes when that is on disk.
-        let Some(mut file) = self.bulk.pop_front() else { return false };
+        let Some(mut file) = self.busy.bulk.pop_front() else { return false };
         let seq = self.seq();
         file.record.seq = Some(seq);
         let (once, id) = (file.record.once, file.record.id.clone());
-        self.unplaced.retain(|(unplaced, _)| *unplaced != id);
+        self.busy.unplaced.retain(|(unplaced, _)| *unplaced != id);
         let pos = ctx.append(self.no, &Body::File(file.record.clone()), None);
         self.item(seq, pos, &id, once, ctx);
         let frame = part_frame(&file, &data, Some(seq));
-        self.queue.push(ctx.shared.batch_no, What::Item { seq, frames: vec![frame] });
+        self.busy.queue.push(ctx.shared.batch_no, What::Item { seq, frames: vec![frame] });
         self.deliveries_got_seq(&id, seq);
         true
     }
 
     /// A part of a file was read.
     pub(crate) fn file_read(&mut self, ticket: u64, data: Result<Vec<u8>, String>, ctx: &mut Ctx<'_>) {
-        let queued = self.queue.entries.iter_mut().filter_map(|entry| match &mut entry.what {
+        let work = &mut *self.busy;
+        let queued = work.queue.entries.iter_mut().filter_map(|entry| match &mut entry.what {
             What::File(file) => Some(file.as_mut()),
             _ => None,
         });
-        let Some(file) = queued.chain(self.bulk.iter_mut()).find(|file| file.reading == Some(ticket)) else {
+        let Some(file) = queued.chain(work.bulk.iter_mut()).find(|file| file.reading == Some(ticket)) else {
             return;
         };
         file.reading = None;
@@ -430,11 +444,12 @@ impl Device {
                 let name = file.record.filename.clone();
                 let id = file.record.id.clone();
                 ctx.warn(format!("a stored file cannot be read: {why}"));
-                self.queue
+                self.busy
+                    .queue
                     .entries
                     .retain(|entry| !matches!(&entry.what, What::File(file) if file.record.id == id));
-                self.bulk.retain(|file| file.record.id != id);
-                self.unplaced.retain(|(unplaced, _)| *unplaced != id);
+                self.busy.bulk.retain(|file| file.record.id != id);
+                self.busy.unplaced.retain(|(unplaced, _)| *unplaced != id);
                 self.notice(Say::FileLost(name), ctx);
             }
         }

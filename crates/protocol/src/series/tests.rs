@@ -53,7 +53,11 @@ impl Rig {
     }
     fn pass(&mut self, ms: Millis) -> Vec<Option<String>> {
         self.now += ms;
-        self.table.expire(self.now, &mut self.discard).into_iter().map(|p| p.id).collect()
+        self.table
+            .expire(limits::SERIES_IDLE_MS, self.now, &mut self.discard)
+            .into_iter()
+            .map(|p| p.id)
+            .collect()
     }
 }
 
@@ -199,7 +203,7 @@ fn field_the_limits_hold_at_n_and_n_plus_1() {
 fn an_idle_series_is_dropped_with_a_word_and_its_late_parts_are_ignored() {
     let mut rig = Rig::default();
     let spool = rig.keep(&part("a", 0, 3, 10));
-    assert_eq!(rig.table.deadline(), Some(limits::SERIES_IDLE_MS));
+    assert_eq!(rig.table.deadline(limits::SERIES_IDLE_MS), Some(limits::SERIES_IDLE_MS));
     assert!(rig.pass(limits::SERIES_IDLE_MS - 1).is_empty());
     // A part, also a repeated one, starts the time again.
     rig.ignore(&part("a", 0, 3, 10));
@@ -210,7 +214,7 @@ fn an_idle_series_is_dropped_with_a_word_and_its_late_parts_are_ignored() {
     // Nothing is remembered for ever.
     assert!(rig.pass(limits::SERIES_IDLE_MS).is_empty());
     assert!(rig.table.is_empty());
-    assert_eq!(rig.table.deadline(), None);
+    assert_eq!(rig.table.deadline(limits::SERIES_IDLE_MS), None);
 }
 
 #[test]
@@ -251,12 +255,12 @@ proptest! {
         steps in prop::collection::vec((0_u8..12, 0_u32..4, 1_u32..5, 0_usize..4, 0_u64..50_000), 0..200)
     ) {
         let mut rig = Rig::default();
-        let mut kept: HashMap<SpoolNo, u64> = HashMap::new();
+        let mut kept: BTreeMap<SpoolNo, u64> = BTreeMap::new();
         let mut ended: Vec<SpoolNo> = Vec::new();
         for (id, number, parts, size, wait) in steps {
             rig.now += wait;
             let piece = part(&id.to_string(), number % parts, parts, [1, 3 << 20, 5 << 20, 9 << 20][size]);
-            rig.table.expire(rig.now, &mut rig.discard);
+            rig.table.expire(limits::SERIES_IDLE_MS, rig.now, &mut rig.discard);
             match rig.put(&piece) {
                 Ok(Step::Keep { spool }) => *kept.entry(spool).or_default() += piece.data.len() as u64,
                 Ok(Step::Complete { spool, bytes, .. }) => {
