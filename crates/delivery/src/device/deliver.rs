@@ -69,7 +69,7 @@ impl Device {
         let content = text_content(&text);
         if let Some(known) = self.given.get(hash) {
             if known == content {
-                self.deliver_again(id, who, ctx);
+                self.deliver_again(id, who);
             } else {
                 id_used(&who, ctx);
             }
@@ -93,7 +93,7 @@ impl Device {
     }
 
     /// The same id and text again: the first outcome.
-    fn deliver_again(&mut self, id: &str, who: Who, ctx: &mut Ctx<'_>) {
+    fn deliver_again(&mut self, id: &str, who: Who) {
         if let Some(first) = self.busy.pending.iter().find(|pending| pending.id == id) {
             let again =
                 Pending { id: id.to_owned(), seq: first.seq, until: first.until, who, queue: first.queue };
@@ -106,7 +106,8 @@ impl Device {
             Some(QUEUED) | None => Outcome::Queued,
             Some(_) => Outcome::Offline,
         };
-        report(id, &who, &outcome, ctx);
+        // The outcome may still be on its way to the disk.
+        self.after_last(Effect::Report { id: id.to_owned(), who, outcome });
     }
 
     /// A large file has got its number.

@@ -259,8 +259,12 @@ fn an_outcome_is_on_disk_before_it_is_told() {
     play.hold_commits = true;
     play.input(delivery::Input::Pong { conn: of, nonce });
     assert!(play.got(conn).is_empty(), "after a crash now the same id would be offline");
+    let again = sender(&mut play);
+    assert!(deliver(&mut play, again, "x", "qa-1", "hi", json!({})).is_empty(), "nor is a second asker told");
     play.commit();
-    assert_eq!(play.got(conn)[0]["state"], "delivered");
+    for asker in [conn, again] {
+        assert_eq!(play.got(asker)[0]["state"], "delivered");
+    }
 }
 
 #[test]
