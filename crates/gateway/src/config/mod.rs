@@ -3,6 +3,7 @@
 //! Every setting is described once, in [`SETTINGS`]: names, default, what is allowed, what it means. Everything else
 //! (the layers, the error texts, the printed reference) is made from that table.
 
+mod report;
 mod settings;
 mod table;
 #[cfg(test)]
@@ -16,6 +17,7 @@ use std::{
 
 use protocol::words::Lang;
 
+pub use report::{Source, Value, example};
 pub use settings::{Both, Setting, Text, Wrong};
 pub use table::SETTINGS;
 
@@ -147,7 +149,7 @@ impl Default for Config {
             log: String::new(),
         };
         for setting in SETTINGS {
-            // A test proves that every default is one that its own setting allows.
+            // A test proves that every default is one that its own setting allows; `state_dir` has none.
             let _ = (setting.set)(&mut config, &Raw::One(setting.default.to_owned()));
         }
         config
@@ -277,6 +279,8 @@ impl ConfigError {
 pub struct Loaded {
     /// It.
     pub config: Config,
+    /// What is in force and where it comes from, one for each of [`SETTINGS`], in their order.
+    pub values: Vec<Value>,
     /// English sentences: unknown keys and variables, and settings that are legal but unwise.
     pub warnings: Vec<String>,
 }
@@ -299,40 +303,43 @@ pub fn load(
     let variable =
         |name: &str| env.iter().find(|(n, v)| n == name && !v.is_empty()).map(|(_, value)| value.as_os_str());
     let mut config = Config::default();
+    let mut values: Vec<Value> = SETTINGS.iter().map(Value::of_default).collect();
     let mut warnings = Vec::new();
 
     let file = file.map(Path::to_path_buf).or_else(|| variable("MOBILE_CONFIG").map(PathBuf::from));
     if let Some(path) = file {
-        from_file(&mut config, &path, &mut warnings)?;
+        from_file(&mut config, &mut values, &path, &mut warnings)?;
     }
     for (name, value) in &env {
         // An empty variable counts as not set: service files and compose files often pass empty ones on.
         if !name.starts_with("MOBILE_") || value.is_empty() || OTHER_VARIABLES.contains(&name.as_str()) {
             continue;
         }
-        match SETTINGS.iter().find(|s| s.env == name) {
-            Some(setting) => {
-                apply(&mut config, setting, name.clone(), &Raw::One(text_of(setting, name, value)?))?
+        match values.iter_mut().find(|v| v.setting.env == name) {
+            Some(slot) => {
+                let raw = Raw::One(text_of(slot.setting, name, value)?);
+                apply(&mut config, slot, name.clone(), Source::Variable, raw)?;
             }
             None => warnings.push(format!("the variable {name} is not known and has no effect")),
         }
     }
     for (key, value) in flags {
-        match SETTINGS.iter().find(|s| s.key == *key) {
-            Some(setting) => apply(
-                &mut config,
-                setting,
-                setting.flag.unwrap_or(setting.key).to_owned(),
-                &Raw::One(value.clone()),
-            )?,
+        match values.iter_mut().find(|v| v.setting.key == *key) {
+            Some(slot) => {
+                let origin = slot.setting.flag.unwrap_or(slot.setting.key).to_owned();
+                apply(&mut config, slot, origin, Source::Flag, Raw::One(value.clone()))?;
+            }
             None => warnings.push(format!("the flag for {key} is not known and has no effect")),
         }
     }
     if config.state_dir.as_os_str().is_empty() {
         config.state_dir = default_state_dir(variable("XDG_STATE_HOME"), variable("HOME"))?;
+        if let Some(slot) = values.iter_mut().find(|v| v.setting.key == "state_dir") {
+            slot.raw = Raw::One(config.state_dir.display().to_string());
+        }
     }
     check(&config, &mut warnings)?;
-    Ok(Loaded { config, warnings })
+    Ok(Loaded { config, values, warnings })
 }
 
 fn text_of(setting: &Setting, name: &str, value: &OsStr) -> Result<String, ConfigError> {
@@ -346,9 +353,17 @@ fn text_of(setting: &Setting, name: &str, value: &OsStr) -> Result<String, Confi
     })
 }
 
-fn apply(config: &mut Config, setting: &Setting, origin: String, raw: &Raw) -> Result<(), ConfigError> {
-    (setting.set)(config, raw).map_err(|wrong| {
-        let value = match raw {
+/// Puts a value into the configuration; `origin` names it in an error.
+fn apply(
+    config: &mut Config,
+    slot: &mut Value,
+    origin: String,
+    source: Source,
+    raw: Raw,
+) -> Result<(), ConfigError> {
+    let setting = slot.setting;
+    (setting.set)(config, &raw).map_err(|wrong| {
+        let value = match &raw {
             _ if setting.secret => None,
             Raw::One(value) => Some(format!("{value:?}")),
             Raw::List(items) => Some(format!("{items:?}")),
@@ -358,10 +373,17 @@ fn apply(config: &mut Config, setting: &Setting, origin: String, raw: &Raw) -> R
             Wrong::Because(why) => Some(why),
         };
         ConfigError::Value { origin, value, why, allowed: setting.allowed }
-    })
+    })?;
+    (slot.source, slot.raw) = (source, raw);
+    Ok(())
 }
 
-fn from_file(config: &mut Config, path: &Path, warnings: &mut Vec<String>) -> Result<(), ConfigError> {
+fn from_file(
+    config: &mut Config,
+    values: &mut [Value],
+    path: &Path,
+    warnings: &mut Vec<String>,
+) -> Result<(), ConfigError> {
     let shown = path.display().to_string();
     let text = std::fs::read_to_string(path)
         .map_err(|e| ConfigError::Unreadable { path: shown.clone(), why: e.to_string() })?;
@@ -370,7 +392,7 @@ fn from_file(config: &mut Config, path: &Path, warnings: &mut Vec<String>) -> Re
         why: e.to_string().trim_end().to_owned(),
     })?;
     for (key, value) in &table {
-        let Some(setting) = SETTINGS.iter().find(|s| s.key == key) else {
+        let Some(slot) = values.iter_mut().find(|v| v.setting.key == key) else {
             warnings.push(format!("{shown}: the key {key} is not known and has no effect"));
             continue;
         };
@@ -384,10 +406,10 @@ fn from_file(config: &mut Config, path: &Path, warnings: &mut Vec<String>) -> Re
                         .to_owned(),
                     ru: "значением должна быть строка, число, true или false, или список строк".to_owned(),
                 }),
-                allowed: setting.allowed,
+                allowed: slot.setting.allowed,
             });
         };
-        apply(config, setting, origin, &raw)?;
+        apply(config, slot, origin, Source::File(path.to_path_buf()), raw)?;
     }
     Ok(())
 }

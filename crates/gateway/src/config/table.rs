@@ -48,7 +48,8 @@ pub static SETTINGS: &[Setting] = &[
         both("a directory that this user may create and write", "каталог, который этот пользователь может создать и в который может писать"),
         both("Directory for everything that is kept. Default: $XDG_STATE_HOME/hermes-mobile, else ~/.local/state/hermes-mobile.", "Каталог для всего, что хранится. По умолчанию $XDG_STATE_HOME/hermes-mobile, иначе ~/.local/state/hermes-mobile."),
         |c, r| {
-            c.state_dir = PathBuf::from(r.one().ok_or(Wrong::NotAllowed)?);
+            // Nobody means the directory that the command happens to be started in.
+            c.state_dir = PathBuf::from(r.one().filter(|d| !d.is_empty()).ok_or(Wrong::NotAllowed)?);
             Ok(())
         },
     ).flag("--state"),

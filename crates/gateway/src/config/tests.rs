@@ -20,7 +20,8 @@ fn file(text: &str) -> (tempfile::TempDir, PathBuf) {
 
 #[test]
 fn every_default_is_allowed_by_its_own_setting() {
-    for setting in SETTINGS {
+    // That of `state_dir` is made from the environment.
+    for setting in SETTINGS.iter().filter(|s| s.key != "state_dir") {
         let mut config = Config::default();
         let raw = Raw::One(setting.default.to_owned());
         assert_eq!((setting.set)(&mut config, &raw), Ok(()), "{}", setting.key);
@@ -197,4 +198,65 @@ fn a_list_of_allowed_devices_that_names_nobody_stops_the_start() {
     assert!(load(Some(&path), env(&[]), &[]).is_err(), "it would let everybody in");
     assert!(from_env(&[("MOBILE_ALLOWED_DEVICES", "a,,b")]).unwrap().config.allowed_devices == ["a", "b"]);
     assert!(from_env(&[("MOBILE_ALLOWED_DEVICES", "")]).unwrap().config.allowed_devices.is_empty());
+}
+
+#[test]
+fn an_empty_state_directory_is_refused_in_words() {
+    for flag in ["", "  "] {
+        let text = load(None, env(&[]), &[("state_dir", flag.to_owned())]).unwrap_err().to_string();
+        assert!(text.contains("--state") && text.contains("a directory that this user may create"), "{text}");
+    }
+    let (_dir, path) = file("state_dir = \"\"\n");
+    assert!(load(Some(&path), env(&[]), &[]).unwrap_err().to_string().contains("state_dir"));
+    assert!(from_env(&[("MOBILE_STATE_DIR", "")]).is_ok(), "an empty variable is not set");
+}
+
+#[test]
+fn the_example_shows_every_setting_with_its_default_and_is_a_file_that_changes_nothing() {
+    let plain = from_env(&[]).unwrap().config;
+    for lang in [Lang::En, Lang::Ru] {
+        let text = example(lang);
+        let (_dir, path) = file(&text);
+        let loaded = load(Some(&path), env(&[]), &[]).unwrap();
+        assert!(loaded.values.iter().all(|v| v.source == Source::Default), "all lines are comments");
+        // With its comment signs removed it says what holds anyway.
+        let lines = text.lines().filter_map(|line| line.strip_prefix('#'));
+        let active: Vec<&str> = lines.filter(|line| !line.starts_with(' ')).collect();
+        assert_eq!(active.len(), SETTINGS.len());
+        let (_dir, path) = file(&active.join("\n"));
+        let loaded = load(Some(&path), env(&[]), &[]).unwrap();
+        assert!(loaded.values.iter().all(|v| v.source == Source::File(path.clone())));
+        assert_eq!(loaded.warnings, Vec::<String>::new());
+        let config = Config { state_dir: plain.state_dir.clone(), ..loaded.config };
+        assert_eq!(format!("{config:?}"), format!("{plain:?}"));
+        for setting in SETTINGS {
+            assert!(text.contains(setting.meaning.text(lang)) && text.contains(setting.allowed.text(lang)));
+        }
+    }
+}
+
+#[test]
+fn it_is_told_what_is_in_force_and_where_it_comes_from() {
+    let (_dir, path) = file("port = 1001\nchunk_limit = 1002\nallowed_devices = [\"a\", \"b\"]\n");
+    let environment = env(&[
+        ("MOBILE_CHUNK_LIMIT", "2002"),
+        ("MOBILE_TOKEN", "a-long-enough-secret"),
+        ("MOBILE_EXTRA_TOKENS", "a=other-long-secret,b=third-long-secret"),
+    ]);
+    let loaded = load(Some(&path), environment, &[("agent", "echo".to_owned())]).unwrap();
+    let value = |key: &str| {
+        let value = loaded.values.iter().find(|v| v.setting.key == key).unwrap();
+        (value.shown(), value.source.name())
+    };
+    assert_eq!(loaded.values.len(), SETTINGS.len());
+    assert_eq!(value("port"), ("1001".to_owned(), "file"));
+    assert_eq!(value("chunk_limit"), ("2002".to_owned(), "variable"));
+    assert_eq!(value("agent"), ("echo".to_owned(), "flag"));
+    assert_eq!(value("lang"), ("ru".to_owned(), "default"));
+    assert_eq!(value("allowed_devices"), ("a,b".to_owned(), "file"));
+    assert_eq!(value("state_dir"), ("/home/somebody/.local/state/hermes-mobile".to_owned(), "default"));
+    assert_eq!(value("token"), ("***".to_owned(), "variable"));
+    assert_eq!(value("extra_tokens"), ("***,***".to_owned(), "variable"));
+    assert_eq!(value("deliver_tokens"), (String::new(), "default"));
+    assert!(!format!("{:?}", loaded.values).contains("secret"));
 }
