@@ -30,6 +30,18 @@ pub enum StoreError {
         /// The database.
         path: PathBuf,
     },
+    /// There is no store in this directory.
+    #[error("there is no store in {}: name the state directory of a gateway that was started before (--state)", .dir.display())]
+    Missing {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// The place for a copy is taken.
+    #[error("{} is there already and is not an empty directory: name another place", .dir.display())]
+    Exists {
+        /// The place.
+        dir: PathBuf,
+    },
     /// The state directory may be entered by others and holds other things, so it is not simply closed to them.
     #[error(
         "{} is open to other users (mode {mode:o}) and holds other files: run `chmod 700` on it, or use a directory of its own",
@@ -144,6 +156,13 @@ impl StoreError {
             ),
             Self::Busy { path } => {
                 format!("{} занят другой программой: закройте её; ничего не потеряно", path.display())
+            }
+            Self::Missing { dir } => format!(
+                "в {} нет хранилища: назовите каталог состояния шлюза, который уже запускался (--state)",
+                dir.display()
+            ),
+            Self::Exists { dir } => {
+                format!("{} уже есть, и это не пустой каталог: назовите другое место", dir.display())
             }
             Self::NotPrivate { dir, mode } => format!(
                 "каталог {} открыт другим пользователям (права {mode:o}) и содержит чужие файлы: выполните для него `chmod 700` или возьмите отдельный каталог",

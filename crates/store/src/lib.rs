@@ -24,7 +24,7 @@ pub use error::StoreError;
 pub use memory::Memory;
 #[doc(hidden)]
 pub use sqlite::Options;
-pub use sqlite::Sqlite;
+pub use sqlite::{Sqlite, inspect};
 pub use threads::{Done, ReadThread, Writer};
 
 /// What the gateway needs to know before anything else.

@@ -1,6 +1,7 @@
 //! SQLite: WAL, `synchronous=FULL`, one connection that writes and one for each reader.
 
 mod block;
+pub mod inspect;
 mod reader;
 mod schema;
 #[cfg(test)]

@@ -50,11 +50,11 @@ fn first(db: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Brings the database to [`FORMAT`], each step in a transaction of its own.
+/// The format of a database of ours; `None` for an empty one, which nobody has made his yet.
 ///
 /// # Errors
-/// [`StoreError::NotOurs`] and [`StoreError::Newer`], before anything is written; else what SQLite said.
-pub(super) fn migrate(db: &mut Connection, path: &Path) -> Result<(), StoreError> {
+/// [`StoreError::NotOurs`] and [`StoreError::Newer`]; else what SQLite said. Nothing is written.
+pub(super) fn recognize(db: &Connection, path: &Path) -> Result<Option<u32>, StoreError> {
     let sql = |e| StoreError::sql("open", path, &e);
     let application: u32 = db.query_row("PRAGMA application_id", [], |r| r.get(0)).map_err(sql)?;
     let found: u32 = db.query_row("PRAGMA user_version", [], |r| r.get(0)).map_err(sql)?;
@@ -67,6 +67,16 @@ pub(super) fn migrate(db: &mut Connection, path: &Path) -> Result<(), StoreError
     if found > FORMAT {
         return Err(StoreError::Newer { path: path.to_owned(), found, known: FORMAT });
     }
+    Ok((!new).then_some(found))
+}
+
+/// Brings the database to [`FORMAT`], each step in a transaction of its own.
+///
+/// # Errors
+/// [`StoreError::NotOurs`] and [`StoreError::Newer`], before anything is written; else what SQLite said.
+pub(super) fn migrate(db: &mut Connection, path: &Path) -> Result<(), StoreError> {
+    let sql = |e| StoreError::sql("open", path, &e);
+    let found = recognize(db, path)?.unwrap_or(0);
     db.pragma_update(None, "journal_mode", "WAL").map_err(sql)?;
     for (from, step) in STEPS.iter().enumerate().skip(found as usize) {
         let tx = db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(sql)?;
