@@ -63,7 +63,8 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         return fail(exit::USAGE, &e);
     }
     for warning in &loaded.warnings {
-        tracing::warn!("{warning}");
+        // The log is English, whoever reads it.
+        tracing::warn!("{}", warning.en);
     }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,

@@ -64,6 +64,10 @@ impl Inbox {
         self.entries.is_empty()
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     pub(crate) fn first(&self) -> Option<Pos> {
         self.entries.keys().next().copied()
     }

@@ -16,6 +16,8 @@ pub mod mutants;
 mod mutants;
 mod outbox;
 mod shared;
+mod survey;
 
 pub use self::core::Core;
 pub use io::{Action, AgentId, Attach, ConnId, Input, MediaDone, Origin, Settings};
+pub use survey::{AgentState, Counts, Survey};

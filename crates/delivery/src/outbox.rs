@@ -49,6 +49,11 @@ impl Outbox {
         self.items.insert(seq, item);
     }
 
+    /// How many items are unproven.
+    pub(crate) fn len(&self) -> usize {
+        self.items.len()
+    }
+
     /// Position of the oldest unproven item's record.
     pub(crate) fn first_pos(&self) -> Option<Pos> {
         self.items.values().next().map(|item| item.pos)

@@ -11,7 +11,10 @@ use protocol::{
     server::ServerFrame,
 };
 
-use crate::io::{Action, AgentId, Attach, ConnId, Settings};
+use crate::{
+    io::{Action, AgentId, Attach, ConnId, Settings},
+    survey::Counts,
+};
 
 /// The agent that is attached.
 #[derive(Debug)]
@@ -47,6 +50,7 @@ pub(crate) struct Shared {
     /// Reports of deliveries for connections that may be gone by now.
     pub(crate) replies: Vec<(ConnId, ServerFrame)>,
     pub(crate) spool_bytes: u64,
+    pub(crate) counts: Counts,
     next_pos: Pos,
     next_number: u64,
     /// Number that the batch of this input will have.
@@ -68,6 +72,7 @@ impl Shared {
             asked: HashMap::new(),
             replies: Vec::new(),
             spool_bytes: 0,
+            counts: Counts::default(),
             next_pos: settings.next_pos.max(1),
             next_number: 1,
             batch_no: 1,

@@ -57,15 +57,14 @@ pub(crate) async fn run<IO: AsyncRead + AsyncWrite + Unpin>(io: IO, origin: Orig
     wire::server(io, shared.wire.clone())
         .run(outbound, |event| {
             // Decoded here, on the connection's own task, while the socket still lends its buffer.
-            let input = input(conn, event);
-            take(input, shared.clone())
+            take(message(conn, event), shared.clone())
         })
         .await;
 }
 
 /// What an event of the socket means.
-fn input(conn: ConnId, event: In<'_>) -> Input {
-    match event {
+fn message(conn: ConnId, event: In<'_>) -> Outside {
+    let input = match event {
         In::Text(text) => Input::Frame { conn, bytes: text.len(), frame: client::decode(text) },
         In::Binary(data) => {
             let mut problem = Problem::bad("frames are text: one JSON object in each; this one was binary");
@@ -77,20 +76,30 @@ fn input(conn: ConnId, event: In<'_>) -> Input {
         In::Drained(bytes) => Input::Drained { conn, bytes },
         In::Closed { code, why } => {
             tracing::debug!(conn, ?code, ?why, "connection closed");
-            Input::Closed { conn, code }
+            return Outside::Closed { conn, code, why };
         }
-    }
+    };
+    Outside::Input { input, gate: None }
 }
 
-/// Hands an input to the hub. While this waits, the socket reads no more: so a part of a file is out of memory before
+/// Hands a message to the hub. While this waits, the socket reads no more: so a part of a file is out of memory before
 /// the next frame of its connection is read.
-async fn take(input: Input, shared: Shared) {
-    let media = match &input {
-        Input::Frame { frame: Ok(ClientFrame::Media(part)), .. } => part.data.len(),
-        _ => 0,
+async fn take(message: Outside, shared: Shared) {
+    let (input, media) = match message {
+        Outside::Input { input, .. } => {
+            let media = match &input {
+                Input::Frame { frame: Ok(ClientFrame::Media(part)), .. } => part.data.len(),
+                _ => 0,
+            };
+            (input, media)
+        }
+        other => {
+            // A failure means that the hub is gone and the process is about to end; also below.
+            let _ = shared.hub.send(other).await;
+            return;
+        }
     };
     if media == 0 {
-        // A failure means that the hub is gone and the process is about to end.
         let _ = shared.hub.input(input).await;
         return;
     }

@@ -8,6 +8,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, mpsc},
     thread::{self, JoinHandle},
+    time::Duration,
 };
 
 use delivery::{Input, MediaDone};
@@ -20,7 +21,10 @@ use protocol::{
     server::OutKind,
 };
 use store::{Done, ReadThread, Store, StoreError, Writer, files::Files};
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::{
+    sync::{mpsc::UnboundedSender, oneshot},
+    time::Instant,
+};
 
 use crate::{
     inlet::{Gate, Inside},
@@ -31,6 +35,8 @@ use crate::{
 const BATCHES: usize = 4096;
 /// Bytes of the same.
 const BATCH_BYTES: usize = 64 * 1024 * 1024;
+/// A writer that has not answered for so long hangs; a lazy batch waits a second, a slow disk some more.
+const STUCK: Duration = Duration::from_secs(20);
 /// Rows that one step of a trim removes.
 const TRIM_ROWS: usize = 500;
 
@@ -73,6 +79,8 @@ pub(crate) struct Disk {
     /// Batches under way, oldest first: number and bytes.
     under_way: VecDeque<(u64, usize)>,
     bytes: usize,
+    /// When the writer last answered, or was given something to do after a rest.
+    writing_since: Instant,
 }
 
 impl Disk {
@@ -107,6 +115,7 @@ impl Disk {
             hub,
             under_way: VecDeque::new(),
             bytes: 0,
+            writing_since: Instant::now(),
         })
     }
 
@@ -122,6 +131,9 @@ impl Disk {
 
     /// Commits a batch. Answered by `Stored` or `StoreFailed`.
     pub(crate) fn store(&mut self, batch: Batch) {
+        if self.under_way.is_empty() {
+            self.writing_since = Instant::now();
+        }
         let no = batch.no;
         let bytes = batch.ops.iter().map(size).sum();
         self.under_way.push_back((no, bytes));
@@ -133,12 +145,30 @@ impl Disk {
 
     /// The writer has answered for the batches up to this number.
     pub(crate) fn answered(&mut self, upto: u64) {
+        self.writing_since = Instant::now();
         while let Some((no, bytes)) = self.under_way.front().copied()
             && no <= upto
         {
             self.under_way.pop_front();
             self.bytes -= bytes;
         }
+    }
+
+    /// Batches that the writer has not answered for, and their bytes.
+    pub(crate) fn under_way(&self) -> (usize, usize) {
+        (self.under_way.len(), self.bytes)
+    }
+
+    /// Answers when the reader has answered, unless the writer has been silent for [`STUCK`] with something to write. A
+    /// disk that fails at once answers too: the gateway can tell people so, and a restart would mend nothing.
+    pub(crate) fn probe(&self, answer: oneshot::Sender<()>) {
+        if !self.under_way.is_empty() && self.writing_since.elapsed() >= STUCK {
+            // Dropped: no answer.
+            return;
+        }
+        self.reader.read(Vec::new(), move |_| {
+            let _ = answer.send(());
+        });
     }
 
     /// The core knows of the failures up to this number.
@@ -422,5 +452,56 @@ mod tests {
         assert!(!disk.has_room());
         disk.answered(2);
         assert!(disk.has_room());
+    }
+
+    /// Hangs in each commit until it is told to go on.
+    struct Hanging(Memory, mpsc::Receiver<()>);
+
+    impl Store for Hanging {
+        fn start(&mut self) -> Result<store::Start, StoreError> {
+            self.0.start()
+        }
+        fn commit(&mut self, batches: &[Batch]) -> Result<(), StoreError> {
+            let _ = self.1.recv();
+            self.0.commit(batches)
+        }
+        fn trim(&mut self, before: Millis, max: usize) -> Result<Vec<Row>, StoreError> {
+            self.0.trim(before, max)
+        }
+        fn reader(&self) -> Result<Box<dyn store::Reader>, StoreError> {
+            self.0.reader()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_probe_is_answered_unless_the_writer_hangs() {
+        let dir = tempfile::tempdir().unwrap();
+        let (hub, mut answers) = unbounded_channel();
+        let (go_on, waits) = mpsc::channel();
+        let store = Hanging(Memory::new("epoch", [0; 32]), waits);
+        let mut disk = Disk::start(dir.path(), Box::new(store), hub).unwrap();
+        let probe = |disk: &Disk| {
+            let (answer, answered) = oneshot::channel();
+            disk.probe(answer);
+            answered
+        };
+        assert!(probe(&disk).await.is_ok(), "nothing to write");
+        // Being idle for long is not hanging.
+        tokio::time::advance(STUCK * 2).await;
+        disk.store(Batch { no: 1, ops: Vec::new(), lazy: false });
+        assert!(probe(&disk).await.is_ok(), "just begun");
+        tokio::time::advance(STUCK).await;
+        assert!(probe(&disk).await.is_err(), "it hangs");
+        // More work is no sign of life.
+        disk.store(Batch { no: 2, ops: Vec::new(), lazy: false });
+        assert!(probe(&disk).await.is_err());
+        for no in 1..=2 {
+            go_on.send(()).unwrap();
+            assert!(
+                matches!(answers.recv().await, Some(Inside::Input(Input::Stored { upto })) if upto == no)
+            );
+            disk.answered(no);
+            assert!(probe(&disk).await.is_ok(), "it goes on");
+        }
     }
 }

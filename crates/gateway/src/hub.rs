@@ -20,6 +20,7 @@ use crate::{
     disk::{Disk, MediaJob},
     health::Health,
     inlet::{Gate, Inside, Outside},
+    metrics::{Metrics, Snapshot, close_code},
 };
 
 /// Inputs handled in one go before timers and answers get their turn.
@@ -39,6 +40,7 @@ pub(crate) struct Hub {
     pub(crate) clock: Clock,
     pub(crate) disk: Disk,
     pub(crate) health: Arc<Health>,
+    pub(crate) metrics: Arc<Metrics>,
     /// Folder of the files that devices sent, for the paths that an agent gets.
     pub(crate) media: PathBuf,
     pub(crate) state: State,
@@ -47,12 +49,19 @@ pub(crate) struct Hub {
 /// What the hub keeps beside the core.
 #[derive(Default)]
 pub(crate) struct State {
-    conns: HashMap<ConnId, mpsc::UnboundedSender<Out>>,
+    conns: HashMap<ConnId, Conn>,
     agents: HashMap<AgentId, mpsc::UnboundedSender<ToAgent>>,
     actions: Vec<Action>,
     stop: Option<Stop>,
     /// When old rows and left-over files are looked for next.
     housekeeping: Option<Instant>,
+}
+
+/// A connection.
+struct Conn {
+    out: mpsc::UnboundedSender<Out>,
+    /// The close code that it was given.
+    closing: Option<u16>,
 }
 
 /// A stop under way.
@@ -132,15 +141,21 @@ impl Hub {
     fn take_outside(&mut self, message: Outside) {
         match message {
             Outside::Connected { conn, origin, out } => {
+                self.metrics.opened();
+                self.state.conns.insert(conn, Conn { out, closing: None });
                 if self.state.stop.is_some() {
-                    let _ = out.send(Out::Close(CloseCode::Restart as u16));
+                    self.send(conn, Out::Close(CloseCode::Restart as u16));
                 }
-                self.state.conns.insert(conn, out);
                 self.handle(Input::Connected { conn, origin }, None);
             }
             Outside::Attached { agent, attach, frames } => {
                 self.state.agents.insert(agent, frames);
                 self.handle(Input::AgentAttached { agent, attach }, None);
+            }
+            Outside::Closed { conn, code, why } => {
+                let ordered = self.state.conns.get(&conn).and_then(|conn| conn.closing);
+                self.metrics.closed(close_code(why, ordered, code));
+                self.handle(Input::Closed { conn, code }, None);
             }
             Outside::Input { input, gate } => self.handle(input, gate),
         }
@@ -164,6 +179,13 @@ impl Hub {
             }
             Inside::Trimmed { more: true } => self.state.housekeeping = Some(Instant::now() + TRIM_STEP),
             Inside::Trimmed { more: false } => {}
+            Inside::Look(answer) => {
+                let (batches, batch_bytes) = self.disk.under_way();
+                let survey = self.core.survey();
+                // Who asked may have gone.
+                let _ = answer.send(Snapshot { survey, batches, batch_bytes });
+            }
+            Inside::Probe(answer) => self.disk.probe(answer),
             Inside::Drain(deadline) => self.stop(deadline),
         }
     }
@@ -180,6 +202,7 @@ impl Hub {
     }
 
     fn handle(&mut self, input: Input, gate: Option<Gate>) {
+        self.metrics.input(&input);
         let gone = match &input {
             Input::Closed { conn, .. } => Some(*conn),
             Input::AgentDetached { agent, .. } => {
@@ -204,7 +227,10 @@ impl Hub {
         for action in actions.drain(..) {
             match action {
                 Action::Opened { conn } => self.send(conn, Out::Limit(limits::FRAME_AFTER_READY)),
-                Action::Send { conn, text } => self.send(conn, Out::Text(text)),
+                Action::Send { conn, text } => {
+                    self.metrics.sent(&text);
+                    self.send(conn, Out::Text(text));
+                }
                 Action::Ping { conn, nonce } => self.send(conn, Out::Ping(nonce)),
                 Action::Close { conn, code } => self.send(conn, Out::Close(code as u16)),
                 Action::Store(batch) => self.disk.store(batch),
@@ -250,10 +276,13 @@ impl Hub {
         self.state.actions = actions;
     }
 
-    fn send(&self, conn: ConnId, out: Out) {
-        if let Some(sender) = self.state.conns.get(&conn) {
+    fn send(&mut self, conn: ConnId, out: Out) {
+        if let Some(conn) = self.state.conns.get_mut(&conn) {
+            if let Out::Close(code) = out {
+                conn.closing.get_or_insert(code);
+            }
             // The connection may be over; the core is told by `Closed`.
-            let _ = sender.send(out);
+            let _ = conn.out.send(out);
         }
     }
 

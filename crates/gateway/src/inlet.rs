@@ -10,6 +10,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
+use crate::metrics::Snapshot;
 use delivery::{AgentId, Attach, ConnId, Input, Origin};
 use protocol::link::ToAgent;
 use tokio::{
@@ -40,6 +41,15 @@ pub(crate) enum Outside {
         /// Where its frames go.
         frames: mpsc::UnboundedSender<ToAgent>,
     },
+    /// A connection is over: the last of it.
+    Closed {
+        /// Its number.
+        conn: ConnId,
+        /// The client's close code, if it sent one.
+        code: Option<u16>,
+        /// Why.
+        why: wire::Why,
+    },
     /// Anything else.
     Input {
         /// It.
@@ -49,7 +59,8 @@ pub(crate) enum Outside {
     },
 }
 
-/// From what the hub started itself.
+/// From what the hub started itself, and questions to it.
+#[derive(Debug)]
 pub(crate) enum Inside {
     /// An answer.
     Input(Input),
@@ -58,6 +69,10 @@ pub(crate) enum Inside {
         /// It removed something, so there may be more.
         more: bool,
     },
+    /// Somebody wants to know how things are.
+    Look(oneshot::Sender<Snapshot>),
+    /// Somebody wants to know whether the hub and the store answer.
+    Probe(oneshot::Sender<()>),
     /// Stop: close every connection, at the latest by then.
     Drain(Instant),
 }

@@ -18,6 +18,7 @@ mod health;
 mod http;
 mod hub;
 mod inlet;
+pub mod metrics;
 pub mod origin;
 mod routes;
 mod run;
@@ -25,5 +26,5 @@ mod sockets;
 mod token;
 
 pub use config::Config;
-pub use run::{Gateway, Running, Shutdown, StartError, StopError, token_of};
+pub use run::{Gateway, Probe, Running, Shutdown, StartError, StopError, token_of};
 pub use token::{TokenError, token_file};

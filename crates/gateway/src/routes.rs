@@ -12,16 +12,37 @@ use axum::{
 };
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
+use subtle::ConstantTimeEq;
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::timeout,
+};
 use tokio_util::task::TaskTracker;
 
-use crate::{conn, health::Health, http::Peer, origin};
+use crate::{
+    config::Secret,
+    conn,
+    health::Health,
+    http::Peer,
+    inlet::Inside,
+    metrics::{Metrics, PATIENCE},
+    origin,
+};
 
 /// What the routes need.
 pub(crate) struct App {
     pub(crate) shared: conn::Shared,
     pub(crate) health: Arc<Health>,
+    pub(crate) metrics: MetricsDoor,
     pub(crate) trusted: Vec<origin::Network>,
     pub(crate) tasks: TaskTracker,
+}
+
+/// What `/metrics` needs.
+pub(crate) struct MetricsDoor {
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) hub: mpsc::UnboundedSender<Inside>,
+    pub(crate) token: Option<Secret>,
 }
 
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
@@ -30,12 +51,12 @@ const INDEX: &str = "\
 hermes-mobile: a gateway between the apps of people and their AI agents.
 An app connects by WebSocket to /ws on this address; the first frame is
   {\"t\":\"hello\",\"token\":\"<token>\",\"device\":{\"id\":\"<device id>\"}}
-The protocol and the settings are described in docs/ of the project. Health: /healthz, /readyz.
+The protocol and the settings are described in docs/ of the project. Health: /healthz, /readyz; /metrics.
 
 hermes-mobile: шлюз между приложениями людей и их ИИ-агентами.
 Приложение подключается по WebSocket к /ws на этом адресе; первый кадр
   {\"t\":\"hello\",\"token\":\"<токен>\",\"device\":{\"id\":\"<id устройства>\"}}
-Протокол и настройки описаны в docs/ проекта. Состояние: /healthz, /readyz.
+Протокол и настройки описаны в docs/ проекта. Состояние: /healthz, /readyz; /metrics.
 ";
 
 /// The one table of routes.
@@ -46,6 +67,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/mobile-ws", any(websocket))
         .route("/healthz", get(|| async { text(StatusCode::OK, "ok\n") }))
         .route("/readyz", get(ready))
+        .route("/metrics", get(metrics))
         .method_not_allowed_fallback(|| async {
             text(StatusCode::METHOD_NOT_ALLOWED, "Only GET is allowed here.\nЗдесь разрешён только GET.\n")
         })
@@ -74,6 +96,58 @@ async fn ready(State(app): State<Arc<App>>) -> Response {
             response
         }
     }
+}
+
+/// What monitoring reads. For programs on this machine, and for who has the token.
+async fn metrics(State(app): State<Arc<App>>, request: Request) -> Response {
+    let door = &app.metrics;
+    if let Err(refused) = may_read(door.token.as_ref(), &request) {
+        return refused;
+    }
+    let (answer, answered) = oneshot::channel();
+    let snapshot = match door.hub.send(Inside::Look(answer)) {
+        Ok(()) => timeout(PATIENCE, answered).await.ok().and_then(Result::ok),
+        Err(_) => None,
+    };
+    let open =
+        request.headers().get_all(header::ACCEPT).iter().any(|accept| {
+            accept.to_str().is_ok_and(|accept| accept.contains("application/openmetrics-text"))
+        });
+    let (body, kind) = door.metrics.export(snapshot.as_ref(), open);
+    let mut response = (StatusCode::OK, body).into_response();
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}
+
+/// Who may read the metrics: by the same rule of loopback as `deliver`, or by the token, which is compared without
+/// telling by the time how much of it was right.
+fn may_read(token: Option<&Secret>, request: &Request) -> Result<(), Response> {
+    let Some(peer) = request.extensions().get::<Peer>() else {
+        return Err(text(StatusCode::FORBIDDEN, "Who asks is not known.\n"));
+    };
+    // The URL's query is not looked at: a token in it would stand in the logs of proxies.
+    let origin = origin::origin(peer.address, request.headers(), None, &[]);
+    if origin.loopback {
+        return Ok(());
+    }
+    let Some(token) = token else {
+        return Err(text(
+            StatusCode::FORBIDDEN,
+            "The metrics are for programs on this machine. For others set MOBILE_METRICS_TOKEN.\n\
+             Метрики доступны программам на этой машине. Для других задайте MOBILE_METRICS_TOKEN.\n",
+        ));
+    };
+    let right = origin.token.is_some_and(|sent| sent.as_bytes().ct_eq(token.reveal().as_bytes()).into());
+    if right {
+        return Ok(());
+    }
+    let mut response = text(
+        StatusCode::UNAUTHORIZED,
+        "Send the token of MOBILE_METRICS_TOKEN: Authorization: Bearer <token>.\n\
+         Пришлите токен из MOBILE_METRICS_TOKEN: Authorization: Bearer <токен>.\n",
+    );
+    response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    Err(response)
 }
 
 /// The door for devices.

@@ -13,9 +13,9 @@ use protocol::words::Lang;
 use store::{Sqlite, Start, Store, StoreError};
 use tokio::{
     net::{TcpListener, lookup_host},
-    sync::mpsc,
+    sync::{mpsc, oneshot},
     task::{JoinError, JoinHandle, spawn_blocking},
-    time::{Instant, timeout_at},
+    time::{Instant, timeout, timeout_at},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -29,7 +29,8 @@ use crate::{
     http,
     hub::Hub,
     inlet::{Inlet, Inside},
-    routes::{App, router},
+    metrics::{Metrics, Timed},
+    routes::{App, MetricsDoor, router},
     sockets::{Sockets, raise_descriptor_limit},
     token::{TokenError, owner_token, random, token_file},
 };
@@ -114,6 +115,18 @@ impl Shutdown {
     }
 }
 
+/// Asks a gateway whether it works, for a watchdog. Can be cloned and used from anywhere.
+#[derive(Clone, Debug)]
+pub struct Probe(mpsc::UnboundedSender<Inside>);
+
+impl Probe {
+    /// Whether the hub and the store answer within this time. A store that fails answers; one that hangs does not.
+    pub async fn answers(&self, within: Duration) -> bool {
+        let (answer, answered) = oneshot::channel();
+        self.0.send(Inside::Probe(answer)).is_ok() && timeout(within, answered).await.is_ok_and(|a| a.is_ok())
+    }
+}
+
 /// A gateway that runs.
 #[derive(Debug)]
 pub struct Running {
@@ -122,6 +135,7 @@ pub struct Running {
     token: Secret,
     token_file: Option<PathBuf>,
     shutdown: Shutdown,
+    probe: Probe,
     end: JoinHandle<Result<(), StopError>>,
 }
 
@@ -151,6 +165,11 @@ impl Running {
     pub fn shutdown(&self) -> Shutdown {
         self.shutdown.clone()
     }
+    /// To ask whether it works.
+    #[must_use]
+    pub fn probe(&self) -> Probe {
+        self.probe.clone()
+    }
     /// Waits until it has stopped.
     ///
     /// # Errors
@@ -173,7 +192,9 @@ impl Gateway {
         let address = listener.local_addr().map_err(|e| StartError::System(e.to_string()))?;
         let clock = Clock::start();
         let (inlet, outside, inside, from_inside) = Inlet::new();
-        let disk = Disk::start(&opened.dir, opened.store, inside.clone())?;
+        let metrics = Metrics::new();
+        let store = Timed { store: opened.store, metrics: Arc::clone(&metrics) };
+        let disk = Disk::start(&opened.dir, Box::new(store), inside.clone())?;
         let health = Arc::new(Health::default());
         let token = opened.token.clone();
         let core = Core::new(settings(&config, &token, opened.start.clone())?, clock.now());
@@ -183,6 +204,7 @@ impl Gateway {
             media: disk.media_dir(),
             disk,
             health: Arc::clone(&health),
+            metrics: Arc::clone(&metrics),
             state: crate::hub::State::default(),
         };
         hub.begin(opened.start.wake);
@@ -202,12 +224,14 @@ impl Gateway {
         let app = App {
             shared: Shared::new(inlet, &config),
             health,
+            metrics: MetricsDoor { metrics, hub: inside.clone(), token: config.metrics_token.clone() },
             trusted: config.trusted_proxies.clone(),
             tasks: tasks.clone(),
         };
         let sockets = Sockets::new(descriptors);
         let accept =
             tokio::spawn(http::accept(listener, router(Arc::new(app)), sockets, stop.clone(), tasks.clone()));
+        let probe = Probe(inside.clone());
         let parts = Parts { stop: stop.clone(), stop_agents, inside, hub, agent, accept, tasks };
         let end = tokio::spawn(parts.end(Duration::from_millis(config.drain_ms)));
         Ok(Running {
@@ -216,6 +240,7 @@ impl Gateway {
             state_dir: opened.dir,
             token,
             shutdown: Shutdown(stop),
+            probe,
             end,
         })
     }

@@ -183,6 +183,12 @@ impl Cards {
         self.cards.values().any(|card| !matches!(card.state, State::Done { .. }))
     }
 
+    /// How many cards are not closed.
+    #[must_use]
+    pub fn open_count(&self) -> usize {
+        self.cards.values().filter(|card| !matches!(card.state, State::Done { .. })).count()
+    }
+
     /// Ids of the cards that are not closed, in the order in which they went out; of another instance only, if one is named.
     #[must_use]
     pub fn open_ids(&self, not_of: Option<&str>) -> Vec<String> {

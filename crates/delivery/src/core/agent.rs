@@ -20,6 +20,7 @@ impl Core {
             self.on_all(now, out, |device, ctx| device.agent_gone(false, ctx));
         }
         self.shared.asked.clear();
+        self.shared.counts.agents_attached += 1;
         self.shared.agent = Some(AgentNow { id: agent, attach, alive: now, stalled: false });
         self.on_all(now, out, Device::agent_here);
         self.set_agent_timer();

@@ -51,10 +51,10 @@ const RELOAD_MS: u64 = 1_000;
 /// The core. See the crate's documentation.
 #[derive(Debug)]
 pub struct Core {
-    shared: Shared,
-    devices: HashMap<DeviceNo, Box<Device>>,
+    pub(crate) shared: Shared,
+    pub(crate) devices: HashMap<DeviceNo, Box<Device>>,
     slots: HashMap<String, Slot>,
-    conns: HashMap<ConnId, Conn>,
+    pub(crate) conns: HashMap<ConnId, Conn>,
     timers: BTreeSet<(Millis, Timer)>,
     agent_timer: Option<Millis>,
     logins: Logins,

@@ -118,6 +118,7 @@ impl Device {
         // A reply that another life of the agent has begun under this key, or that this call ends, goes on.
         let goes_on = self.busy.open.iter().any(|open| open.of == id && (open.restored || saying.last));
         if self.said_before(&id) && !goes_on {
+            ctx.shared.counts.repeats_from_agents += 1;
             // The first result again, when what the first call wrote is on disk.
             let value = Some(CallValue::Message { message_id: id, state: DeliverState::Queued });
             self.after_last(Effect::Result { agent, req, value });
@@ -138,6 +139,7 @@ impl Device {
         let req = *req;
         let id = ctx.shared.message_id(self.no, key);
         if self.said_before(&id) {
+            ctx.shared.counts.repeats_from_agents += 1;
             let value = Some(CallValue::Message { message_id: id, state: DeliverState::Queued });
             self.after_last(Effect::Result { agent, req, value });
             return;

@@ -32,6 +32,7 @@ impl Device {
         };
         let key_hash = cards::key_hash(&key);
         if let Some(id) = self.busy.card_keys.get(&key_hash).cloned() {
+            ctx.shared.counts.repeats_from_agents += 1;
             self.busy.cards.reopen(&id);
             self.after_last(Effect::Result { agent, req, value: Some(CallValue::Prompt { prompt_id: id }) });
             return;
@@ -205,6 +206,12 @@ impl Device {
 
     /// Ends a card: an item.
     pub(super) fn close_card(&mut self, id: &str, end: End, ctx: &mut Ctx<'_>) {
+        let ended = &mut ctx.shared.counts;
+        *match &end {
+            End { expired: true, .. } => &mut ended.cards_expired,
+            End { reason: Some(_), .. } => &mut ended.cards_elsewhere,
+            End { .. } => &mut ended.cards_answered,
+        } += 1;
         let seq = self.seq();
         let body = Body::CardDone {
             seq,

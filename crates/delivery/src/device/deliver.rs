@@ -69,6 +69,7 @@ impl Device {
         let content = text_content(&text);
         if let Some(known) = self.given.get(hash) {
             if known == content {
+                ctx.shared.counts.repeats_from_agents += 1;
                 self.deliver_again(id, who);
             } else {
                 id_used(&who, ctx);

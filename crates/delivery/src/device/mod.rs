@@ -9,6 +9,7 @@ mod load;
 mod messages;
 mod replay;
 mod said;
+mod survey;
 mod write;
 
 pub(crate) use deliver::Who;

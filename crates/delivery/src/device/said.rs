@@ -93,7 +93,10 @@ impl Device {
         let id = id.unwrap_or_else(|| ctx.shared.random.make("g"));
         let hash = hash128(&[b"in", id.as_bytes()]);
         match self.seen.get(hash) {
-            Some(known) if known == content => return Ok(false),
+            Some(known) if known == content => {
+                ctx.shared.counts.repeats_from_devices += 1;
+                return Ok(false);
+            }
             Some(_) => {
                 return Err(Problem::bad("id already used for something else")
                     .saying(Say::IdUsed)

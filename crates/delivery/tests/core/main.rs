@@ -13,4 +13,5 @@ mod presence;
 mod replay;
 mod store;
 mod streams;
+mod survey;
 mod texts;

@@ -18,6 +18,7 @@ use std::{
 use protocol::words::Lang;
 
 pub use report::{Source, Value, example};
+pub(crate) use settings::both;
 pub use settings::{Both, Setting, Text, Wrong};
 pub use table::SETTINGS;
 
@@ -78,6 +79,7 @@ pub struct Config {
     pub token: Option<Secret>,
     pub extra_tokens: Vec<(String, Secret)>,
     pub deliver_tokens: Vec<Secret>,
+    pub metrics_token: Option<Secret>,
     pub allowed_devices: Vec<String>,
     pub deliver_loopback: bool,
     pub trusted_proxies: Vec<crate::origin::Network>,
@@ -119,6 +121,7 @@ impl Default for Config {
             token: None,
             extra_tokens: Vec::new(),
             deliver_tokens: Vec::new(),
+            metrics_token: None,
             allowed_devices: Vec::new(),
             deliver_loopback: false,
             trusted_proxies: Vec::new(),
@@ -232,10 +235,7 @@ impl ConfigError {
     /// The text in a language.
     #[must_use]
     pub fn text(&self, lang: Lang) -> String {
-        let say = |text: &Text| match lang {
-            Lang::En => text.en.clone(),
-            Lang::Ru => text.ru.clone(),
-        };
+        let say = |text: &Text| text.text(lang).to_owned();
         match self {
             Self::Value { origin, value, why, allowed } => {
                 let why = why.as_ref().map_or_else(
@@ -281,8 +281,8 @@ pub struct Loaded {
     pub config: Config,
     /// What is in force and where it comes from, one for each of [`SETTINGS`], in their order.
     pub values: Vec<Value>,
-    /// English sentences: unknown keys and variables, and settings that are legal but unwise.
-    pub warnings: Vec<String>,
+    /// Sentences: unknown keys and variables, and settings that are legal but unwise.
+    pub warnings: Vec<Text>,
 }
 
 /// Variables that start with `MOBILE_` and are no settings of the gateway.
@@ -320,7 +320,10 @@ pub fn load(
                 let raw = Raw::One(text_of(slot.setting, name, value)?);
                 apply(&mut config, slot, name.clone(), Source::Variable, raw)?;
             }
-            None => warnings.push(format!("the variable {name} is not known and has no effect")),
+            None => warnings.push(Text {
+                en: format!("the variable {name} is not known and has no effect"),
+                ru: format!("переменная {name} неизвестна и ни на что не влияет"),
+            }),
         }
     }
     for (key, value) in flags {
@@ -329,7 +332,10 @@ pub fn load(
                 let origin = slot.setting.flag.unwrap_or(slot.setting.key).to_owned();
                 apply(&mut config, slot, origin, Source::Flag, Raw::One(value.clone()))?;
             }
-            None => warnings.push(format!("the flag for {key} is not known and has no effect")),
+            None => warnings.push(Text {
+                en: format!("the flag for {key} is not known and has no effect"),
+                ru: format!("ключ для {key} неизвестен и ни на что не влияет"),
+            }),
         }
     }
     if config.state_dir.as_os_str().is_empty() {
@@ -382,7 +388,7 @@ fn from_file(
     config: &mut Config,
     values: &mut [Value],
     path: &Path,
-    warnings: &mut Vec<String>,
+    warnings: &mut Vec<Text>,
 ) -> Result<(), ConfigError> {
     let shown = path.display().to_string();
     let text = std::fs::read_to_string(path)
@@ -393,7 +399,10 @@ fn from_file(
     })?;
     for (key, value) in &table {
         let Some(slot) = values.iter_mut().find(|v| v.setting.key == key) else {
-            warnings.push(format!("{shown}: the key {key} is not known and has no effect"));
+            warnings.push(Text {
+                en: format!("{shown}: the key {key} is not known and has no effect"),
+                ru: format!("{shown}: ключ {key} неизвестен и ни на что не влияет"),
+            });
             continue;
         };
         let origin = format!("{shown}: {key}");
@@ -435,7 +444,7 @@ fn default_state_dir(xdg: Option<&OsStr>, home: Option<&OsStr>) -> Result<PathBu
 }
 
 /// What no single setting can see.
-fn check(config: &Config, warnings: &mut Vec<String>) -> Result<(), ConfigError> {
+fn check(config: &Config, warnings: &mut Vec<Text>) -> Result<(), ConfigError> {
     if config.silent_after_ms <= config.ping_interval_ms {
         let (silent, ping) = (config.silent_after_ms, config.ping_interval_ms);
         return Err(ConfigError::Together(Text {
@@ -451,6 +460,7 @@ fn check(config: &Config, warnings: &mut Vec<String>) -> Result<(), ConfigError>
     all.extend(config.token.iter().map(|t| ("MOBILE_TOKEN", t)));
     all.extend(config.extra_tokens.iter().map(|(_, t)| ("MOBILE_EXTRA_TOKENS", t)));
     all.extend(config.deliver_tokens.iter().map(|t| ("MOBILE_DELIVER_TOKENS", t)));
+    all.extend(config.metrics_token.iter().map(|t| ("MOBILE_METRICS_TOKEN", t)));
     for (index, (name, token)) in all.iter().enumerate() {
         if let Some((other, _)) = all.iter().skip(index + 1).find(|(_, t)| t == token) {
             return Err(ConfigError::Together(Text {
@@ -463,9 +473,10 @@ fn check(config: &Config, warnings: &mut Vec<String>) -> Result<(), ConfigError>
             }));
         }
         if token.reveal().chars().count() < SHORT_TOKEN {
-            warnings.push(format!(
-                "a token in {name} is shorter than {SHORT_TOKEN} characters and may be guessed"
-            ));
+            warnings.push(Text {
+                en: format!("a token in {name} is shorter than {SHORT_TOKEN} characters and may be guessed"),
+                ru: format!("токен в {name} короче {SHORT_TOKEN} знаков, его могут подобрать"),
+            });
         }
     }
     Ok(())

@@ -42,7 +42,18 @@ pub struct Text {
     pub ru: String,
 }
 
-pub(super) const fn both(en: &'static str, ru: &'static str) -> Both {
+impl Text {
+    /// The text in a language.
+    #[must_use]
+    pub fn text(&self, lang: Lang) -> &str {
+        match lang {
+            Lang::En => &self.en,
+            Lang::Ru => &self.ru,
+        }
+    }
+}
+
+pub(crate) const fn both(en: &'static str, ru: &'static str) -> Both {
     Both { en, ru }
 }
 

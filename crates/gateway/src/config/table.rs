@@ -124,6 +124,17 @@ pub static SETTINGS: &[Setting] = &[
         },
     ).secret(),
     setting(
+        "metrics_token",
+        "MOBILE_METRICS_TOKEN",
+        "",
+        both("1 to 512 printable ASCII characters without spaces; 16 or more are wise", "от 1 до 512 печатных знаков ASCII без пробелов; лучше не меньше 16"),
+        both("Who sends it as a bearer token may read /metrics from other machines. None: only this machine may.", "Кто пришлёт его как Bearer, может читать /metrics с других машин. Не задан: только эта машина."),
+        |c, r| {
+            c.metrics_token = optional(r)?.map(token).transpose()?;
+            Ok(())
+        },
+    ).secret(),
+    setting(
         "allowed_devices",
         "MOBILE_ALLOWED_DEVICES",
         "",

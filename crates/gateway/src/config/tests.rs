@@ -72,7 +72,7 @@ fn the_later_layer_wins() {
     let config = loaded.config;
     assert_eq!((config.port, config.chunk_limit, config.lang), (3001, 2002, Lang::En));
     assert!(!config.rate_limits);
-    assert_eq!(loaded.warnings, Vec::<String>::new());
+    assert_eq!(loaded.warnings, []);
 }
 
 #[test]
@@ -92,7 +92,8 @@ fn the_file_may_be_named_by_a_variable_and_state_by_xdg() {
 fn unknown_keys_and_variables_warn_and_do_not_stop() {
     let (_dir, path) = file("prot = 1\n[section]\nx = 1\n");
     let loaded = load(Some(&path), env(&[("MOBILE_PROT", "1"), ("OTHER", "1")]), &[]).unwrap();
-    let all = loaded.warnings.join("\n");
+    let all: Vec<&str> = loaded.warnings.iter().map(|w| w.en.as_str()).collect();
+    let all = all.join("\n");
     assert_eq!(loaded.warnings.len(), 3, "{all}");
     assert!(all.contains("the key prot") && all.contains("the key section"), "{all}");
     assert!(all.contains("MOBILE_PROT") && !all.contains("OTHER"), "{all}");
@@ -164,13 +165,18 @@ fn tokens_are_never_printed_and_never_mean_two_things() {
     let printed = format!("{:?} {:?}", loaded.config, loaded.warnings);
     assert!(!printed.contains("a-long-enough-secret"), "{printed}");
     assert_eq!(loaded.warnings.len(), 1, "the short one is warned about");
-    assert!(loaded.warnings.join("").contains("MOBILE_DELIVER_TOKENS") && !printed.contains("\"short\""));
+    let warning = &loaded.warnings[0];
+    assert!(warning.en.contains("MOBILE_DELIVER_TOKENS") && warning.ru.contains("MOBILE_DELIVER_TOKENS"));
+    assert!(!printed.contains("\"short\""));
 
     let twice = from_env(&[("MOBILE_TOKEN", "same-same-same"), ("MOBILE_EXTRA_TOKENS", "d=same-same-same")]);
     let text = twice.unwrap_err().to_string();
     assert!(text.contains("given twice") && !text.contains("same-same"), "{text}");
     let text = from_env(&[("MOBILE_TOKEN", "two words")]).unwrap_err().to_string();
     assert!(text.contains("MOBILE_TOKEN") && !text.contains("two words"), "{text}");
+    // Whoever may read the metrics must not be able to speak for a device.
+    let twice = from_env(&[("MOBILE_TOKEN", "same-same-same"), ("MOBILE_METRICS_TOKEN", "same-same-same")]);
+    assert!(twice.unwrap_err().to_string().contains("MOBILE_METRICS_TOKEN"));
 }
 
 #[test]
@@ -226,7 +232,7 @@ fn the_example_shows_every_setting_with_its_default_and_is_a_file_that_changes_n
         let (_dir, path) = file(&active.join("\n"));
         let loaded = load(Some(&path), env(&[]), &[]).unwrap();
         assert!(loaded.values.iter().all(|v| v.source == Source::File(path.clone())));
-        assert_eq!(loaded.warnings, Vec::<String>::new());
+        assert_eq!(loaded.warnings, []);
         let config = Config { state_dir: plain.state_dir.clone(), ..loaded.config };
         assert_eq!(format!("{config:?}"), format!("{plain:?}"));
         for setting in SETTINGS {
