@@ -80,7 +80,7 @@ test-wire: ## sockets: our own tests, WebSocket conformance, foreign clients
 	@code=0; \
 	$(PART) --tests wire.nextest $(WIRE) -- $(NEXTEST) -E '$(IS_WIRE)' || code=1; \
 	$(PART) --tests wire.conformance $(WIRE) -- tests/ws_conformance.sh $(TARGET_DIR)/debug/ws-echo $(BIN)/kosoku || code=1; \
-	$(PART) --tests wire.clients $(WIRE) -- $(PYTEST) -n 4 tests/test_checklist_wscat.py tests/test_websockets.py tests/test_start.py tests/test_fixture.py || code=1; \
+	$(PART) --tests wire.clients $(WIRE) -- $(PYTEST) -n 4 tests/test_checklist_wscat.py tests/test_websockets.py tests/test_start.py tests/test_fixture.py tests/test_metrics.py || code=1; \
 	exit $$code
 
 test-sim: ## the simulation in virtual time; planted mistakes must be found

@@ -35,6 +35,7 @@ Wanted = Callable[[Frame], bool]
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 BINARY = Path(os.environ.get("HERMES_MOBILE_BIN", TARGET / "debug" / "hermes-mobile"))
+PROMTOOL = ROOT / "target" / "tools" / "bin" / "promtool"
 WSCAT = ROOT / "target" / "tools" / "node" / "node_modules" / ".bin" / "wscat"
 
 TOKEN = "test-token-0123456789abcdef"
