@@ -7,24 +7,38 @@ use std::{
     process::ExitCode,
 };
 
-use gateway::{Config, Gateway, Running, StartError, config};
+use gateway::{
+    Config, Gateway, Running, StartError,
+    config::{self, Loaded},
+};
 use protocol::words::Lang;
+use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-use crate::{exit, fail, lang, say};
+use crate::{exit, fail, lang, notify, say};
 
 const HELP: &str = "\
-Every other setting has a variable MOBILE_… and a key in the file; docs/settings.md lists them. A flag wins over the
-variable, the variable over the file. Ctrl-C or SIGTERM stops the gateway; what was accepted is kept.
-У остальных настроек есть переменные MOBILE_… и ключи в файле, список — docs/settings.ru.md. Ключ команды важнее
-переменной, переменная важнее файла. Ctrl-C или SIGTERM останавливает шлюз; принятое сохраняется.
+Every other setting has a variable MOBILE_… and a key in the file; `hermes-mobile config example` lists them. A flag
+wins over the variable, the variable over the file. Ctrl-C or SIGTERM stops the gateway; what was accepted is kept.
+У остальных настроек есть переменные MOBILE_… и ключи в файле, их покажет `hermes-mobile config example`. Ключ команды
+важнее переменной, переменная важнее файла. Ctrl-C или SIGTERM останавливает шлюз; принятое сохраняется.
 Exit codes / коды выхода: hermes-mobile --help";
 
-/// Flags of `serve`. Each wins over its variable (`MOBILE_HOST` and so on) and the configuration file.
+/// Flags of `serve`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Args {
+    #[command(flatten)]
+    settings: Flags,
+    /// Write the port to this file once the gateway listens / записать порт в файл
+    #[arg(long, value_name = "FILE")]
+    port_file: Option<PathBuf>,
+}
+
+/// Flags for settings. Each wins over its variable (`MOBILE_HOST` and so on) and the configuration file.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Flags {
     /// Address to listen on [default: 127.0.0.1] / адрес
     #[arg(long)]
     host: Option<String>,
@@ -40,28 +54,35 @@ pub(crate) struct Args {
     /// Embedded agent: demo, echo, none [default: demo] / встроенный агент
     #[arg(long)]
     agent: Option<String>,
-    /// Write the port to this file once the gateway listens / записать порт в файл
-    #[arg(long, value_name = "FILE")]
-    port_file: Option<PathBuf>,
 }
 
-impl Args {
-    /// As the configuration wants them.
-    fn flags(&self) -> Vec<(&'static str, String)> {
+impl Flags {
+    /// The configuration with these flags, the environment and the file; and what is to be logged.
+    ///
+    /// # Errors
+    /// A text for the person, in this language.
+    pub(crate) fn load(&self, lang: Lang) -> Result<(Loaded, EnvFilter), String> {
         let all =
             [("host", &self.host), ("port", &self.port), ("state_dir", &self.state), ("agent", &self.agent)];
-        all.into_iter().filter_map(|(key, value)| Some((key, value.clone()?))).collect()
+        let flags: Vec<(&str, String)> =
+            all.into_iter().filter_map(|(key, value)| Some((key, value.clone()?))).collect();
+        let loaded =
+            config::load(self.config.as_deref(), std::env::vars_os(), &flags).map_err(|e| e.text(lang))?;
+        let filter = log_filter(&loaded.config.log, lang)?;
+        Ok((loaded, filter))
     }
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
-    let loaded = match config::load(args.config.as_deref(), std::env::vars_os(), &args.flags()) {
+    let (loaded, filter) = match args.settings.load(lang()) {
         Ok(loaded) => loaded,
-        Err(e) => return fail(exit::USAGE, &e.text(lang())),
+        Err(e) => return fail(exit::USAGE, &e),
     };
-    if let Err(e) = start_log(&loaded.config.log) {
-        return fail(exit::USAGE, &e);
-    }
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
+        .init();
     for warning in &loaded.warnings {
         // The log is English, whoever reads it.
         tracing::warn!("{}", warning.en);
@@ -73,17 +94,11 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     runtime.block_on(serve(loaded.config, args.port_file.as_deref()))
 }
 
-fn start_log(filter: &str) -> Result<(), String> {
-    let filter = EnvFilter::try_new(filter).map_err(|e| {
-        let allowed = config::SETTINGS.iter().find(|s| s.key == "log").map(|s| s.allowed.text(lang()));
+fn log_filter(filter: &str, lang: Lang) -> Result<EnvFilter, String> {
+    EnvFilter::try_new(filter).map_err(|e| {
+        let allowed = config::SETTINGS.iter().find(|s| s.key == "log").map(|s| s.allowed.text(lang));
         format!("MOBILE_LOG: {filter:?}: {e}: {}", allowed.unwrap_or_default())
-    })?;
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr)
-        .with_ansi(io::stderr().is_terminal())
-        .init();
-    Ok(())
+    })
 }
 
 async fn serve(config: Config, port_file: Option<&Path>) -> ExitCode {
@@ -113,6 +128,8 @@ async fn serve(config: Config, port_file: Option<&Path>) -> ExitCode {
         return fail(exit::FAILURE, &format!("--port-file {}: {next}: {e}", path.display()));
     }
     greet(&running, agent);
+    notify::tell(NotifyState::Ready);
+    let watchdog = tokio::spawn(notify::watch(running.probe()));
 
     let shutdown = running.shutdown();
     let end = running.join();
@@ -120,6 +137,8 @@ async fn serve(config: Config, port_file: Option<&Path>) -> ExitCode {
     let ended = tokio::select! {
         ended = &mut end => ended,
         () = signals.next() => {
+            notify::tell(NotifyState::Stopping);
+            watchdog.abort();
             shutdown.stop();
             tokio::select! {
                 ended = &mut end => ended,

@@ -44,10 +44,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "hermes-mobile-testkit",
         &["hermes-mobile-protocol", "hermes-mobile-gateway", "hermes-mobile-client", "hermes-mobile-store"],
     ),
-    ("hermes-mobile", &["hermes-mobile-protocol", "hermes-mobile-gateway", "hermes-mobile-client"]),
+    (
+        "hermes-mobile",
+        &["hermes-mobile-protocol", "hermes-mobile-gateway", "hermes-mobile-client", "hermes-mobile-store"],
+    ),
     // Takes away what was not synced; for the tests of the store.
     ("hermes-mobile-powercut", &["hermes-mobile-store"]),
-    ("xtask", &["hermes-mobile-protocol", "hermes-mobile-gateway"]),
+    ("xtask", &["hermes-mobile-protocol", "hermes-mobile"]),
 ];
 
 /// Crates that run in virtual time, or without any runtime. Of the client it is the core: what it has without its
