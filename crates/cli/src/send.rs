@@ -6,7 +6,7 @@ use client::{
     core::{Config, ErrorInfo, Event, Failure, Request},
     net, url,
 };
-use protocol::{code::ErrorCode, server::DeliverState, words::Lang};
+use protocol::{code::ErrorCode, id, server::DeliverState, words::Lang};
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
@@ -87,6 +87,14 @@ impl End {
 }
 
 async fn send(args: &Args, lang: Lang) -> Result<&'static str, End> {
+    if !id::valid_device_id(&args.target) {
+        let rule = say(
+            lang,
+            "это не id устройства: от 1 до 128 знаков: буквы и цифры любого письма и . _ - ~ @ + :",
+            "this is no device id: 1 to 128 characters: letters and digits of any script and . _ - ~ @ + :",
+        );
+        return Err(End::new(exit::USAGE, format!("{:?}: {rule}", args.target)));
+    }
     let mut text = args.text.clone();
     if text == "-" {
         text.clear();

@@ -173,6 +173,21 @@ fn the_check_ends_as_serve_would() {
 }
 
 #[test]
+fn a_message_to_what_is_no_device_is_wrong_usage() {
+    for target in ["a b", "", "*", "a/b"] {
+        // Nothing listens there: it is refused before anybody is asked.
+        let send = ["send", "--url", "127.0.0.1:1", "--token", "x", target, "text"];
+        let (code, out, said) = output(&mut hermes(&send));
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{target:?}: {said}");
+        assert!(said.contains("letters and digits"), "{said}");
+        let (_, _, said) = output(hermes(&send).env("LANG", "ru_RU.UTF-8"));
+        assert!(said.contains("это не id устройства"), "{said}");
+    }
+    let (code, ..) = output(&mut hermes(&["send", "--url", "127.0.0.1:1", "--token", "x", "home", "text"]));
+    assert_eq!(code, Some(5), "home and device ids are tried");
+}
+
+#[test]
 fn completions_are_what_the_shells_understand() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let (code, script, said) = output(&mut hermes(&["completions", shell]));
