@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use hermes_mobile_store::{Sqlite, Store, files::Files};
+use hermes_mobile_store::{Sqlite, Store, files::Files, inspect::Inspector};
 use protocol::{
     link::{InFile, User},
     record::{Batch, Body, DeviceState, InBody, InRecord, Mark, MessageRecord, Op, Row},
@@ -130,6 +130,10 @@ fn the_state_of_format_1_opens() {
     let files = Files::open(dir.path()).unwrap();
     assert_eq!(files.read_at(&file, 0, 100).unwrap(), b"hello\n");
     assert_eq!(bytes, 6);
+
+    // And finds nothing wrong with it.
+    let report = Inspector::open(dir.path()).unwrap().check().unwrap();
+    assert_eq!((report.rows, report.blocks, report.findings), (5 + MANY, 1, Vec::new()));
 
     // And goes on with it.
     let more = row(6 + MANY, 1, None, "{}");

@@ -1,7 +1,7 @@
 use protocol::{code::ErrorCode, server::*};
 
 use super::{count::*, *};
-use delivery::Input;
+use delivery::{AgentState, Input, Survey};
 use protocol::code::CloseCode;
 
 fn value(metrics: &Metrics, series: &str) -> String {
@@ -60,6 +60,41 @@ fn every_kind_and_code_that_the_encoder_writes_is_known() {
 
 fn frames(direction: &str, kind: &str) -> String {
     format!("hermes_mobile_frames_total{{direction=\"{direction}\",kind=\"{kind}\"}}")
+}
+
+#[test]
+fn who_reads_while_the_hub_hangs_gets_what_is_known_without_it() {
+    let metrics = Metrics::new();
+    let survey = Survey {
+        counts: delivery::Counts { cards_answered: 3, ..delivery::Counts::default() },
+        agent: AgentState::Stalled,
+        devices: 7,
+        online: 5,
+        cards_open: 2,
+        unsent_bytes: 11,
+        unproven_items: 13,
+        inputs: 17,
+    };
+    let snapshot = Snapshot { survey, batches: 19, batch_bytes: 23 };
+    let (text, _) = metrics.export(Some(&snapshot), false);
+    assert!(text.contains("\nhermes_mobile_hub_up 1\n"), "{text}");
+    // From here on it does not answer: its numbers stay as they were.
+    for (series, expected) in [
+        ("hermes_mobile_hub_up", "0"),
+        ("hermes_mobile_devices", "7"),
+        ("hermes_mobile_devices_online", "5"),
+        ("hermes_mobile_cards_open", "2"),
+        ("hermes_mobile_cards_ended_total{how=\"answered\"}", "3"),
+        ("hermes_mobile_unsent_bytes", "11"),
+        ("hermes_mobile_unproven_items", "13"),
+        ("hermes_mobile_inputs_waiting", "17"),
+        ("hermes_mobile_store_queue_batches", "19"),
+        ("hermes_mobile_store_queue_bytes", "23"),
+        ("hermes_mobile_agent_state{state=\"stalled\"}", "1"),
+        ("hermes_mobile_agent_state{state=\"online\"}", "0"),
+    ] {
+        assert_eq!(value(&metrics, series), expected, "{series}");
+    }
 }
 
 /// The schemas name every frame and code that there is.

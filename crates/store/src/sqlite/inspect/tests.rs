@@ -218,6 +218,42 @@ fn a_backup_of_a_living_store_opens_and_holds_the_same() {
 }
 
 #[test]
+fn a_backup_is_of_one_moment_however_much_is_written_meanwhile() {
+    let World { dir, mut store } = World::new();
+    let state = dir.path().join("state");
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    let writer = std::thread::spawn(move || {
+        // Two rows a commit, one for each device: a copy that has only one of them is torn.
+        let mut pos = 2_000;
+        while stopped.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
+            let ops = vec![row(pos, 1, &text("a")), row(pos + 1, 2, &text("b"))];
+            store.commit(&[Batch { no: pos, ops, lazy: false }]).unwrap();
+            pos += 2;
+        }
+        (store, pos)
+    });
+    let looking = Inspector::open(&state).unwrap();
+    let mut sizes = Vec::new();
+    while sizes.len() < 3 {
+        let to = dir.path().join(format!("copy-{}", sizes.len()));
+        let rows = looking.backup(&to).unwrap().rows;
+        let report = Inspector::open(&to).unwrap().check().unwrap();
+        assert_eq!((report.findings, report.rows), (Vec::new(), rows));
+        assert_eq!((rows - 1_106) % 2, 0, "torn");
+        assert!(looking.check().unwrap().sound());
+        // The next copy is of a later moment.
+        while looking.number("SELECT count(*) FROM log").unwrap() == rows {
+            std::thread::yield_now();
+        }
+        sizes.push(rows);
+    }
+    assert!(sizes.is_sorted_by(|a, b| a < b), "{sizes:?}");
+    drop(stop);
+    let (store, pos) = writer.join().unwrap();
+    assert_eq!(store.last, pos - 1, "the writer was never held up for good");
+}
+
+#[test]
 fn a_backup_goes_to_a_free_place_or_nowhere() {
     let world = World::new();
     let taken = world.dir.path().join("taken");
