@@ -186,9 +186,15 @@ impl Core {
             }
             Ok(ClientFrame::Ping { ts }) => ServerFrame::Pong { ts },
             Ok(ClientFrame::Unknown { .. }) => return,
-            Ok(_) => {
+            Ok(frame) => {
+                let id = match frame {
+                    ClientFrame::Text(text) => text.id,
+                    ClientFrame::Media(part) => part.id,
+                    ClientFrame::Prompt(answer) => Some(answer.prompt_id),
+                    _ => None,
+                };
                 let why = "a connection without device can only deliver and ping";
-                gate::error(&Problem::new(ErrorCode::Forbidden, why), false, lang)
+                gate::error(&Problem::new(ErrorCode::Forbidden, why).with_id(id), false, lang)
             }
             Err(problem) => {
                 state.rubbish = if problem.rubbish { state.rubbish + 1 } else { 0 };

@@ -228,11 +228,14 @@ fn a_connection_without_device_only_delivers_and_pings() {
     let mut play = Play::new();
     let conn = sender(&mut play);
     play.say(conn, json!({"t": "ping", "ts": [1, 2]}));
-    play.say(conn, json!({"t": "text", "text": "hi"}));
+    play.say(conn, json!({"t": "text", "id": "x", "text": "hi"}));
     play.say(conn, json!({"t": "some-new-frame"}));
     let got = play.got(conn);
     assert_eq!(got[0], json!({"t": "pong", "ts": [1, 2]}));
-    assert_eq!((got.len(), got[1]["code"].as_str()), (2, Some("forbidden")));
+    assert_eq!(
+        (got.len(), got[1]["code"].as_str(), got[1]["id"].as_str()),
+        (2, Some("forbidden"), Some("x"))
+    );
 }
 
 #[test]
