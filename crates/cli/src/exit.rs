@@ -40,8 +40,8 @@ pub(crate) const CODES: [Code; 8] = [
     Code { code: 0, en: "done", ru: "готово" },
     Code {
         code: FAILURE,
-        en: "failure; store check: something is damaged; trace: nothing is known of the id",
-        ru: "ошибка; store check: что-то повреждено; trace: об этом id ничего не известно",
+        en: "failure; check: a rule is not kept; store check: something is damaged; trace: nothing is known of the id",
+        ru: "ошибка; check: правило нарушено; store check: что-то повреждено; trace: об этом id ничего не известно",
     },
     Code {
         code: USAGE, en: "wrong usage or configuration", ru: "неверные аргументы или настройки"
@@ -56,10 +56,10 @@ pub(crate) const CODES: [Code; 8] = [
     },
     Code {
         code: CONNECT,
-        en: "the gateway cannot be reached, or does not answer (chat, send)",
-        ru: "нет связи со шлюзом или ответа от него (chat, send)",
+        en: "the gateway cannot be reached, or does not answer (chat, send, check)",
+        ru: "нет связи со шлюзом или ответа от него (chat, send, check)",
     },
-    Code { code: ACCESS, en: "access denied (chat, send)", ru: "доступ запрещён (chat, send)" },
+    Code { code: ACCESS, en: "access denied (chat, send, check)", ru: "доступ запрещён (chat, send, check)" },
     Code {
         code: DEVICE_OFFLINE,
         en: "device_offline: the device is not connected (send)",

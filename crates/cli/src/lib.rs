@@ -1,6 +1,7 @@
 //! The command `hermes-mobile`. One file a subcommand.
 
 mod chat;
+mod check;
 mod completions;
 mod config;
 mod exit;
@@ -41,6 +42,8 @@ enum Command {
     Chat(chat::Args),
     /// Send a message to a device / отправить сообщение на устройство
     Send(send::Args),
+    /// Check a server against the acceptance checklist / проверить сервер по чек-листу приёмки
+    Check(check::Args),
     /// Settings: an example, a check, the reference / настройки: пример, проверка, справочник
     Config(config::Args),
     /// What is kept: check it, count it, back it up / хранилище: проверить, посчитать, скопировать
@@ -59,6 +62,7 @@ pub fn run() -> ExitCode {
         Command::Token(args) => token::run(&args),
         Command::Chat(args) => chat::run(&args),
         Command::Send(args) => send::run(&args),
+        Command::Check(args) => check::run(&args),
         Command::Config(args) => config::run(&args),
         Command::Store(args) => store::run(&args),
         Command::Trace(args) => trace::run(&args),

@@ -44,9 +44,17 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "hermes-mobile-testkit",
         &["hermes-mobile-protocol", "hermes-mobile-gateway", "hermes-mobile-client", "hermes-mobile-store"],
     ),
+    // Sees the bytes of a WebSocket itself: it checks what a library hides.
+    ("hermes-mobile-conformance", &["hermes-mobile-protocol", "hermes-mobile-client"]),
     (
         "hermes-mobile",
-        &["hermes-mobile-protocol", "hermes-mobile-gateway", "hermes-mobile-client", "hermes-mobile-store"],
+        &[
+            "hermes-mobile-protocol",
+            "hermes-mobile-gateway",
+            "hermes-mobile-client",
+            "hermes-mobile-conformance",
+            "hermes-mobile-store",
+        ],
     ),
     // Takes away what was not synced; for the tests of the store.
     ("hermes-mobile-powercut", &["hermes-mobile-store"]),
