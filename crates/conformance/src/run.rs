@@ -106,10 +106,12 @@ impl Run<'_> {
         for (at, step) in steps.iter().enumerate() {
             let number = format!("{prefix}{}", at + 1);
             if let Some(times) = step.repeat {
+                let outer = self.names.get("i").cloned();
                 for i in 0..times {
                     self.names.insert("i".into(), i.into());
                     Box::pin(self.steps(&step.steps, &format!("{number}."))).await?;
                 }
+                self.names.extend(outer.map(|i| ("i".to_owned(), i)));
             } else {
                 self.step(step).await.map_err(|unmet| (number, unmet))?;
             }

@@ -42,7 +42,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     (
         "hermes-mobile-testkit",
-        &["hermes-mobile-protocol", "hermes-mobile-gateway", "hermes-mobile-client", "hermes-mobile-store"],
+        &[
+            "hermes-mobile-protocol",
+            "hermes-mobile-gateway",
+            "hermes-mobile-client",
+            "hermes-mobile-conformance",
+            "hermes-mobile-store",
+        ],
     ),
     // Sees the bytes of a WebSocket itself: it checks what a library hides.
     ("hermes-mobile-conformance", &["hermes-mobile-protocol", "hermes-mobile-client"]),
