@@ -16,6 +16,7 @@ LINT := 5
 BUILD := 12
 UNIT := 3
 WIRE := 3
+CHECK := 3
 SIM := 4
 FAULTS := 4
 FUZZ := 3
@@ -23,10 +24,11 @@ FUZZ := 3
 # Which Rust tests belong to which part: fault tests are those of the store from outside and of its failing disk, wire
 # tests are those that open sockets, unit tests all the others.
 IS_FAULTS := package(hermes-mobile-powercut) + (package(hermes-mobile-store) & kind(test))
-IS_WIRE := kind(test) & (package(hermes-mobile-wire) + package(hermes-mobile-gateway) + package(hermes-mobile) + package(hermes-mobile-client))
+IS_CHECK := package(hermes-mobile) & binary(=faults)
+IS_WIRE := kind(test) & (package(hermes-mobile-wire) + package(hermes-mobile-gateway) + package(hermes-mobile) + package(hermes-mobile-client)) - ($(IS_CHECK))
 SEEDS := 20000
 
-PARTS := lint build unit wire sim faults fuzz
+PARTS := lint build unit wire check sim faults fuzz
 TEST_PARTS := $(PARTS:%=test-%)
 
 .PHONY: help run test lint fuzz soak bench-size test-setup format $(TEST_PARTS)
@@ -71,7 +73,7 @@ test-build: ## the workspace and all its tests, the release binary, the simulati
 
 test-unit: ## state machines, codecs, store conformance, architecture, doc tests, the runner's own tests
 	@code=0; \
-	$(PART) --tests unit.nextest $(UNIT) -- $(NEXTEST) -E 'not ($(IS_FAULTS)) - ($(IS_WIRE))' || code=1; \
+	$(PART) --tests unit.nextest $(UNIT) -- $(NEXTEST) -E 'not ($(IS_FAULTS)) - ($(IS_WIRE)) - ($(IS_CHECK))' || code=1; \
 	$(PART) unit.doctest $(UNIT) -- cargo test --doc --workspace --locked --quiet || code=1; \
 	$(PART) --tests unit.scripts $(UNIT) -- $(PYTEST) tests/test_scripts.py tests/test_field_reports.py || code=1; \
 	exit $$code
@@ -81,6 +83,12 @@ test-wire: ## sockets: our own tests, WebSocket conformance, foreign clients
 	$(PART) --tests wire.nextest $(WIRE) -- $(NEXTEST) -E '$(IS_WIRE)' || code=1; \
 	$(PART) --tests wire.conformance $(WIRE) -- tests/ws_conformance.sh $(TARGET_DIR)/debug/ws-echo $(BIN)/kosoku || code=1; \
 	$(PART) --tests wire.clients $(WIRE) -- $(PYTEST) -n 4 tests/test_checklist_wscat.py tests/test_websockets.py tests/test_start.py tests/test_fixture.py tests/test_metrics.py || code=1; \
+	exit $$code
+
+test-check: ## the acceptance checklist against the gateway, and against faults that are planted in it
+	@code=0; \
+	$(PART) --tests check.spawn $(CHECK) -- $(TARGET_DIR)/debug/hermes-mobile check --spawn $(TARGET_DIR)/debug/hermes-mobile --lang en || code=1; \
+	$(PART) --tests check.faults $(CHECK) -- $(NEXTEST) -E '$(IS_CHECK)' || code=1; \
 	exit $$code
 
 test-sim: ## the simulation in virtual time; planted mistakes must be found

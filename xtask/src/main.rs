@@ -1,8 +1,11 @@
 //! Chores of this repository: `cargo run -p xtask -- <chore>`.
 //!
-//! - `gen` writes what is derived from the program: `spec/schema/*.json` from the types of the frames,
-//!   `docs/reference.md` and its Russian twin from the tables of commands, exit codes, settings and metrics.
+//! - `gen` writes what is derived: `spec/schema/*.json` from the types of the frames, `docs/reference.md` and its Russian
+//!   twin from the tables of commands, exit codes, settings and metrics, `spec/checklist/coverage.md` from the
+//!   acceptance cases.
 //! - `check-gen` changes nothing, and ends with 1 when a file is not what `gen` would write.
+
+mod coverage;
 
 use std::{
     collections::BTreeMap,
@@ -43,6 +46,7 @@ fn main() -> anyhow::Result<ExitCode> {
 
 /// The folder whose files are all made here.
 const SCHEMAS: &str = "spec/schema";
+const COVERAGE: &str = "spec/checklist/coverage.md";
 const PAGES: [(&str, Lang); 2] = [("docs/reference.md", Lang::En), ("docs/reference.ru.md", Lang::Ru)];
 
 fn repository() -> PathBuf {
@@ -56,13 +60,15 @@ fn wanted() -> anyhow::Result<BTreeMap<String, String>> {
         let text = serde_json::to_string_pretty(&schema).with_context(|| format!("schema {name}"))?;
         files.insert(format!("{SCHEMAS}/{name}.json"), text + "\n");
     }
+    files.insert(COVERAGE.to_owned(), coverage::page()?);
     files.extend(PAGES.map(|(name, lang)| (name.to_owned(), cli::reference(lang))));
     Ok(files)
 }
 
 /// The files as they are: the pages, and whatever is in the folder of schemas.
 fn present(root: &Path) -> anyhow::Result<BTreeMap<String, String>> {
-    let mut names: Vec<String> = PAGES.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let pages = PAGES.iter().map(|(name, _)| *name);
+    let mut names: Vec<String> = pages.chain([COVERAGE]).map(str::to_owned).collect();
     let folder = root.join(SCHEMAS);
     if folder.exists() {
         for entry in fs::read_dir(&folder).with_context(|| format!("cannot list {}", folder.display()))? {

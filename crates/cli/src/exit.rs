@@ -59,7 +59,9 @@ pub(crate) const CODES: [Code; 8] = [
         en: "the gateway cannot be reached, or does not answer (chat, send, check)",
         ru: "нет связи со шлюзом или ответа от него (chat, send, check)",
     },
-    Code { code: ACCESS, en: "access denied (chat, send, check)", ru: "доступ запрещён (chat, send, check)" },
+    Code {
+        code: ACCESS, en: "access denied (chat, send, check)", ru: "доступ запрещён (chat, send, check)"
+    },
     Code {
         code: DEVICE_OFFLINE,
         en: "device_offline: the device is not connected (send)",

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use protocol::words::Lang;
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
@@ -11,17 +12,51 @@ use crate::{
     value::{Names, matches},
 };
 
+/// A text in both languages. Frames are the same in either.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    ru: String,
+    en: String,
+}
+
+impl Said {
+    pub(crate) fn both(ru: impl Into<String>, en: impl Into<String>) -> Self {
+        Self { ru: ru.into(), en: en.into() }
+    }
+
+    /// The text in a language.
+    #[must_use]
+    pub fn text(&self, lang: Lang) -> &str {
+        match lang {
+            Lang::Ru => &self.ru,
+            Lang::En => &self.en,
+        }
+    }
+
+    /// The same with both texts changed.
+    pub(crate) fn map(self, change: impl Fn(String) -> String) -> Self {
+        Self { ru: change(self.ru), en: change(self.en) }
+    }
+}
+
+impl<T: Into<String>> From<T> for Said {
+    fn from(text: T) -> Self {
+        let text = text.into();
+        Self { ru: text.clone(), en: text }
+    }
+}
+
 /// A step that was not met.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unmet {
     /// What should have come.
-    pub(crate) expected: String,
+    pub(crate) expected: Said,
     /// What is known instead.
-    pub(crate) came: String,
+    pub(crate) came: Said,
 }
 
 impl Unmet {
-    pub(crate) fn new(expected: impl Into<String>, came: impl Into<String>) -> Self {
+    pub(crate) fn new(expected: impl Into<Said>, came: impl Into<Said>) -> Self {
         Self { expected: expected.into(), came: came.into() }
     }
 }
@@ -44,13 +79,20 @@ pub(crate) enum Ended {
 }
 
 impl Ended {
-    fn words(&self) -> String {
+    fn words(&self) -> Said {
         match self {
-            Self::Close(Some(code)) => format!("the server closed with {code}"),
-            Self::Close(None) => "the server closed without a code".into(),
-            Self::Stream(true) => "the connection ended without a close frame".into(),
-            Self::Stream(false) => "the connection was reset".into(),
-            Self::Fault(what) => format!("the server sent {what}"),
+            Self::Close(Some(code)) => {
+                Said::both(format!("сервер закрыл с кодом {code}"), format!("the server closed with {code}"))
+            }
+            Self::Close(None) => Said::both("сервер закрыл без кода", "the server closed without a code"),
+            Self::Stream(true) => Said::both(
+                "соединение кончилось без кадра закрытия",
+                "the connection ended without a close frame",
+            ),
+            Self::Stream(false) => Said::both("соединение сброшено", "the connection was reset"),
+            Self::Fault(what) => {
+                Said::both(format!("сервер прислал: {what}"), format!("the server sent: {what}"))
+            }
         }
     }
 }
@@ -148,7 +190,7 @@ impl Conn {
     /// The next frame that was not looked at.
     pub(crate) async fn next(
         &mut self,
-        expected: &str,
+        expected: &Said,
         until: Instant,
         lines: &mut Transcript,
     ) -> Result<Came, Unmet> {
@@ -158,10 +200,10 @@ impl Conn {
                 return Ok(came.clone());
             }
             if let Some(ended) = &self.ended {
-                return Err(Unmet::new(expected, ended.words()));
+                return Err(Unmet::new(expected.clone(), ended.words()));
             }
             if !self.more(until, lines).await {
-                return Err(Unmet::new(expected, "nothing more in time"));
+                return Err(Unmet::new(expected.clone(), nothing_more()));
             }
         }
     }
@@ -184,14 +226,17 @@ impl Conn {
             self.cursor = self.log.len();
         }
         loop {
-            let came = self.next(&expected, watch.until, lines).await?;
+            let came = self.next(&expected.as_str().into(), watch.until, lines).await?;
             if matches(pattern, &came.value, names) {
                 return Ok(came);
             }
             let mut scratch = Names::new();
             if let Some(bad) = watch.without.iter().find(|bad| matches(bad, &came.value, &mut scratch)) {
                 return Err(Unmet::new(
-                    format!("{expected}, and before it nothing like {}", short(bad)),
+                    Said::both(
+                        format!("{expected}, а до него ничего похожего на {}", short(bad)),
+                        format!("{expected}, and before it nothing like {}", short(bad)),
+                    ),
                     short(&came.value),
                 ));
             }
@@ -211,7 +256,7 @@ impl Conn {
     ) -> Result<(), Unmet> {
         let mut at = 0;
         while let Some(pattern) = patterns.get(at) {
-            let came = self.next(&short(pattern), until, lines).await?;
+            let came = self.next(&short(pattern).into(), until, lines).await?;
             if matches(pattern, &came.value, names) {
                 at += 1;
                 continue;
@@ -222,7 +267,13 @@ impl Conn {
             let before = at.checked_sub(1).and_then(|before| patterns.get(before));
             let again = before.is_some_and(|before| matches(before, &came.value, &mut Names::new()));
             if (early && !again) || is_error(&came.value) {
-                return Err(Unmet::new(short(pattern), format!("before it: {}", short(&came.value))));
+                return Err(Unmet::new(
+                    short(pattern),
+                    Said::both(
+                        format!("до него: {}", short(&came.value)),
+                        format!("before it: {}", short(&came.value)),
+                    ),
+                ));
             }
         }
         Ok(())
@@ -244,7 +295,7 @@ impl Conn {
                 return Err(Unmet::new("pong", ended.words()));
             }
             if !self.more(until, lines).await {
-                return Err(Unmet::new("pong", "nothing more in time"));
+                return Err(Unmet::new("pong", nothing_more()));
             }
         }
         self.cursor = self.log.len();
@@ -256,10 +307,10 @@ impl Conn {
     pub(crate) async fn pinged(&mut self, until: Instant, lines: &mut Transcript) -> Result<(), Unmet> {
         while self.pings == 0 {
             if let Some(ended) = &self.ended {
-                return Err(Unmet::new("ping", ended.words()));
+                return Err(Unmet::new("WebSocket ping", ended.words()));
             }
             if !self.more(until, lines).await {
-                return Err(Unmet::new("a WebSocket ping", "nothing more in time"));
+                return Err(Unmet::new("WebSocket ping", nothing_more()));
             }
         }
         self.pings -= 1;
@@ -276,7 +327,10 @@ impl Conn {
         let expected = format!("close {code}");
         while self.ended.is_none() {
             if !self.more(until, lines).await {
-                return Err(Unmet::new(expected, "the connection is still open"));
+                return Err(Unmet::new(
+                    expected,
+                    Said::both("соединение ещё открыто", "the connection is still open"),
+                ));
             }
         }
         match &self.ended {
@@ -296,6 +350,10 @@ impl Conn {
 
 fn is_error(value: &Value) -> bool {
     value.get("t").and_then(Value::as_str) == Some("error")
+}
+
+fn nothing_more() -> Said {
+    Said::both("больше ничего за отведённое время", "nothing more in time")
 }
 
 /// JSON, shortened for a person.

@@ -22,6 +22,7 @@ mod server;
 pub mod socket;
 pub mod value;
 
+pub use conn::Said;
 pub use plan::{CheckError, Done, NotRun, Options, Outcome, Pool, Report, Target, check};
 pub use report::Counts;
 pub use run::Failure;

@@ -15,7 +15,7 @@ use tokio::sync::Mutex;
 
 use crate::{
     case::{self, Case, CaseError, Group, Remote},
-    conn::{Conn, Watch},
+    conn::{Conn, Said, Watch},
     profile::{self, Profile, ProfileError},
     run::{self, Failure, World},
     server::{Server, ServerError, Through},
@@ -47,8 +47,8 @@ pub enum CheckError {
     #[error(transparent)]
     Open(#[from] OpenError),
     /// `hello` with the token was not answered by `ready`: what came.
-    #[error("no ready: {0}")]
-    Access(String),
+    #[error("no ready: {}", .0.text(Lang::En))]
+    Access(Box<Said>),
     /// The system gives no randomness.
     #[error("the system gives no random numbers")]
     NoRandom,
@@ -364,7 +364,7 @@ impl<'a> Plan<'a> {
         conn.send(&hello.to_string(), &mut lines).await;
         let watch = Watch::within(self.options.profile.patience());
         let came = conn.expect(&json!({"t": "ready"}), &watch, &mut Names::new(), &mut lines).await;
-        let ready = came.map_err(|unmet| CheckError::Access(unmet.came))?.value;
+        let ready = came.map_err(|unmet| CheckError::Access(Box::new(unmet.came)))?.value;
         let offered = ready.get("features").and_then(Value::as_array).cloned().unwrap_or_default();
         Ok(offered.iter().filter_map(Value::as_str).map(str::to_owned).collect())
     }

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use unicode_segmentation::GraphemeCursor;
 
 use crate::{
-    conn::{Came, Conn, Transcript, Unmet, short},
+    conn::{Came, Conn, Said, Transcript, Unmet, short},
     value::sha256,
 };
 
@@ -29,7 +29,8 @@ async fn next(
     until: Instant,
     lines: &mut Transcript,
 ) -> Result<Came, Unmet> {
-    let expected = format!("a frame {t}{}", id.map_or(String::new(), |id| format!(" of {id}")));
+    let expected =
+        id.map_or_else(|| format!(r#"{{"t":"{t}"}}"#), |id| format!(r#"{{"t":"{t}","id":"{id}"}}"#)).into();
     loop {
         let came = conn.next(&expected, until, lines).await?;
         let kind = text(&came.value, "t");
@@ -42,7 +43,7 @@ async fn next(
     }
 }
 
-fn bad(rule: &str, came: &Came) -> Unmet {
+fn bad(rule: impl Into<Said>, came: &Came) -> Unmet {
     Unmet::new(rule, short(&came.value))
 }
 
@@ -62,18 +63,30 @@ pub(crate) async fn message(
     for index in 0.. {
         let place = (whole(&came.value, "/chunk/index"), whole(&came.value, "/chunk/total"));
         if place != (Some(index), Some(total)) {
-            return Err(bad(&format!("chunk {{\"index\":{index},\"total\":{total}}}"), &came));
+            return Err(bad(format!("chunk {{\"index\":{index},\"total\":{total}}}"), &came));
         }
         let last = index + 1 >= total;
         if came.value.get("final").and_then(Value::as_bool) != Some(last) {
-            return Err(bad("final:true on the last chunk and only there", &came));
+            return Err(bad(
+                Said::both(
+                    "final:true на последней части и только на ней",
+                    "final:true on the last chunk and only there",
+                ),
+                &came,
+            ));
         }
         if came.bytes > limits::FRAME_TO_DEVICE {
-            return Err(bad("a frame of at most 960 KiB", &came));
+            return Err(bad(Said::both("кадр не больше 960 КиБ", "a frame of at most 960 KiB"), &came));
         }
         let piece = text(&came.value, "text");
         if piece.chars().count() > chunk_chars {
-            return Err(bad(&format!("a chunk of at most {chunk_chars} characters"), &came));
+            return Err(bad(
+                Said::both(
+                    format!("часть не длиннее {chunk_chars} знаков"),
+                    format!("a chunk of at most {chunk_chars} characters"),
+                ),
+                &came,
+            ));
         }
         joined.push_str(piece);
         if last {
@@ -86,9 +99,13 @@ pub(crate) async fn message(
         let whole = GraphemeCursor::new(end, joined.len(), true).is_boundary(&joined, 0);
         if whole != Ok(true) {
             let around: String = joined.get(..end).unwrap_or_default().chars().rev().take(3).collect();
+            let around: String = around.chars().rev().collect();
             return Err(Unmet::new(
-                "no grapheme cluster is cut",
-                format!("a chunk ends behind {around:?} (reversed)"),
+                Said::both("кластер графем не разрезан", "no grapheme cluster is cut"),
+                Said::both(
+                    format!("часть кончается после {around:?}"),
+                    format!("a chunk ends behind {around:?}"),
+                ),
             ));
         }
     }
@@ -104,30 +121,59 @@ pub(crate) async fn stream(conn: &mut Conn, until: Instant, lines: &mut Transcri
     loop {
         frames += 1;
         if came.value.get("edit").and_then(Value::as_bool) != Some(true) {
-            return Err(bad("edit:true in every frame of a streamed reply", &came));
+            return Err(bad(
+                Said::both(
+                    "edit:true в каждом кадре потокового ответа",
+                    "edit:true in every frame of a streamed reply",
+                ),
+                &came,
+            ));
         }
         if (whole(&came.value, "/chunk/index"), whole(&came.value, "/chunk/total")) != (Some(0), Some(1)) {
-            return Err(bad("chunk {\"index\":0,\"total\":1} in an edit", &came));
+            return Err(bad(
+                Said::both(
+                    "chunk {\"index\":0,\"total\":1} в правке",
+                    "chunk {\"index\":0,\"total\":1} in an edit",
+                ),
+                &came,
+            ));
         }
         let now = text(&came.value, "text");
         if !now.starts_with(&shown) {
-            return Err(bad("the whole text so far in every frame", &came));
+            return Err(bad(
+                Said::both(
+                    "весь текст до этого места в каждом кадре",
+                    "the whole text so far in every frame",
+                ),
+                &came,
+            ));
         }
         shown = now.to_owned();
         match came.value.get("final").and_then(Value::as_bool) {
             Some(true) if frames < STREAM_FRAMES => {
-                return Err(bad(&format!("at least {STREAM_FRAMES} frames before the end"), &came));
+                return Err(bad(
+                    Said::both(
+                        format!("не меньше {STREAM_FRAMES} кадров"),
+                        format!("at least {STREAM_FRAMES} frames"),
+                    ),
+                    &came,
+                ));
             }
             Some(true) => return Ok(json!({"id": id, "text": shown, "frames": frames})),
             Some(false) => {}
-            None => return Err(bad("final, true or false", &came)),
+            None => return Err(bad(Said::both("final: true или false", "final: true or false"), &came)),
         }
         came = match next(conn, "message", None, until, lines).await {
             Ok(came) if text(&came.value, "id") != id => {
-                return Err(bad(&format!("the same id {id}"), &came));
+                return Err(bad(Said::both(format!("тот же id {id}"), format!("the same id {id}")), &came));
             }
             Ok(came) => came,
-            Err(unmet) => return Err(Unmet::new("final:true at the end of the stream", unmet.came)),
+            Err(unmet) => {
+                return Err(Unmet::new(
+                    Said::both("final:true в конце потока", "final:true at the end of the stream"),
+                    unmet.came,
+                ));
+            }
         };
     }
 }
@@ -157,26 +203,44 @@ pub(crate) async fn file(conn: &mut Conn, until: Instant, lines: &mut Transcript
     let mut bytes = vec![];
     for part in 0.. {
         if (whole(&came.value, "/part"), whole(&came.value, "/parts")) != (Some(part), Some(parts)) {
-            return Err(bad(&format!("part {part} of {parts}"), &came));
+            return Err(bad(
+                Said::both(format!("часть {part} из {parts}"), format!("part {part} of {parts}")),
+                &came,
+            ));
         }
         for field in ["kind", "mime", "filename", "size"] {
             if came.value.get(field) != first.get(field) {
-                return Err(bad(&format!("the same {field} in all parts"), &came));
+                return Err(bad(
+                    Said::both(
+                        format!("одинаковое поле {field} во всех частях"),
+                        format!("the same {field} in all parts"),
+                    ),
+                    &came,
+                ));
             }
         }
         if came.bytes > limits::FRAME_TO_DEVICE {
-            return Err(bad("a frame of at most 960 KiB", &came));
+            return Err(bad(Said::both("кадр не больше 960 КиБ", "a frame of at most 960 KiB"), &came));
         }
         let last = part + 1 >= parts;
         if came.value.get("final").and_then(Value::as_bool) != Some(last) {
-            return Err(bad("final:true on the last part and only there", &came));
+            return Err(bad(
+                Said::both(
+                    "final:true на последней части и только на ней",
+                    "final:true on the last part and only there",
+                ),
+                &came,
+            ));
         }
         let data = text(&came.value, "data");
         let Ok(mut piece) = base64_simd::STANDARD.decode_to_vec(data) else {
-            return Err(bad("data in standard base64", &came));
+            return Err(bad(Said::both("data в обычном base64", "data in standard base64"), &came));
         };
         if piece.len() > limits::PART_BYTES {
-            return Err(bad("a part of at most 700,000 bytes", &came));
+            return Err(bad(
+                Said::both("часть не больше 700 000 байт", "a part of at most 700,000 bytes"),
+                &came,
+            ));
         }
         bytes.append(&mut piece);
         if last {

@@ -107,7 +107,7 @@ impl Report {
                     done.text(lang, false, &mut text);
                     out.push_str(&format!(
                         "<failure message=\"{}\">{}</failure>",
-                        xml(&failure.came),
+                        xml(failure.came.text(lang)),
                         xml(&text)
                     ));
                 }
@@ -148,8 +148,11 @@ impl Done {
                 row(say(lang, "что послать", "what to send"), &words.send);
                 row(say(lang, "что должно быть", "what must come"), &words.expect);
                 let step = format!("{} {}", say(lang, "шаг", "step"), failure.step);
-                row(&step, &format!("{} {}", say(lang, "ожидалось", "expected"), failure.expected));
-                row(say(lang, "пришло", "came"), &failure.came);
+                row(
+                    &step,
+                    &format!("{} {}", say(lang, "ожидалось", "expected"), failure.expected.text(lang)),
+                );
+                row(say(lang, "пришло", "came"), failure.came.text(lang));
                 row(say(lang, "частая ошибка", "typical mistake"), &words.mistake);
                 for line in &failure.lines {
                     out.push_str(&format!("      {line}\n"));
@@ -176,8 +179,8 @@ impl Done {
                 "expect": words.expect,
                 "mistake": words.mistake,
                 "step": failure.step,
-                "expected": failure.expected,
-                "came": failure.came,
+                "expected": failure.expected.text(lang),
+                "came": failure.came.text(lang),
                 "lines": failure.lines,
             }),
         };

@@ -15,7 +15,7 @@ use tokio::{
 
 use crate::{
     case::{Case, RawFrame, Step},
-    conn::{Conn, Transcript, Unmet, Watch, cut, short},
+    conn::{Conn, Said, Transcript, Unmet, Watch, cut, short},
     frame::Header,
     readers,
     server::{Server, Stop},
@@ -47,9 +47,9 @@ pub struct Failure {
     /// Which step, from 1; inside of a repetition `2.1`.
     pub step: String,
     /// What should have come.
-    pub expected: String,
+    pub expected: Said,
     /// What came instead.
-    pub came: String,
+    pub came: Said,
     /// The last lines sent (`>`) and received (`<`), shortened, without tokens.
     pub lines: Vec<String>,
 }
@@ -79,7 +79,10 @@ struct Run<'a> {
 
 impl From<ValueError> for Unmet {
     fn from(error: ValueError) -> Self {
-        Self::new("a case that can be carried out", error.to_string())
+        Self::new(
+            Said::both("случай, который можно выполнить", "a case that can be carried out"),
+            error.to_string(),
+        )
     }
 }
 
@@ -99,7 +102,8 @@ impl Run<'_> {
             let who = if several { format!("{conn} ") } else { String::new() };
             clean(format!("{who}{direction} {}", cut(text, LINE_CHARS)))
         });
-        Failure { step, expected: clean(unmet.expected), came: clean(unmet.came), lines: lines.collect() }
+        let lines = lines.collect();
+        Failure { step, expected: unmet.expected.map(clean), came: unmet.came.map(clean), lines }
     }
 
     async fn steps(&mut self, steps: &[Step], prefix: &str) -> Result<(), (String, Unmet)> {
@@ -126,7 +130,8 @@ impl Run<'_> {
     fn millis(&self, text: Option<&String>) -> Result<Option<Duration>, Unmet> {
         let Some(text) = text else { return Ok(None) };
         let filled = value::fill_text(text, &self.names)?;
-        let millis = filled.parse().map_err(|_| Unmet::new("milliseconds", filled))?;
+        let millis =
+            filled.parse().map_err(|_| Unmet::new(Said::both("миллисекунды", "milliseconds"), filled))?;
         Ok(Some(Duration::from_millis(millis)))
     }
 
@@ -215,8 +220,17 @@ impl Run<'_> {
             let found = conn.count(&pattern, until, lines).await?;
             if found.len() != step.is {
                 let list: Vec<String> = found.iter().map(short).collect();
-                let came = format!("{} such frames {}", found.len(), list.join(" "));
-                return Err(Unmet::new(format!("{} frames like {}", step.is, short(&pattern)), came));
+                let (wanted, list) = (short(&pattern), list.join(" "));
+                return Err(Unmet::new(
+                    Said::both(
+                        format!("таких кадров — {}: {wanted}", step.is),
+                        format!("{} frames like {wanted}", step.is),
+                    ),
+                    Said::both(
+                        format!("их {}: {list}", found.len()),
+                        format!("{} of them: {list}", found.len()),
+                    ),
+                ));
             }
         } else if step.mark.is_some() {
             conn.set_mark();
@@ -237,7 +251,7 @@ impl Run<'_> {
             } else if let Some(pattern) = &step.file {
                 (readers::file(conn, until, lines).await?, pattern)
             } else {
-                return Err(Unmet::new("a step with an action", "none"));
+                return Err(Unmet::new(Said::both("шаг с действием", "a step with an action"), "—"));
             };
             let pattern = value::fill(pattern, names)?;
             if !matches(&pattern, &read, names) {
@@ -251,8 +265,14 @@ impl Run<'_> {
             return Ok(());
         }
         Err(Unmet::new(
-            format!("not before {} ms", earliest.as_millis()),
-            format!("it came after {} ms", passed.as_millis()),
+            Said::both(
+                format!("не раньше {} мс", earliest.as_millis()),
+                format!("not before {} ms", earliest.as_millis()),
+            ),
+            Said::both(
+                format!("пришло через {} мс", passed.as_millis()),
+                format!("it came after {} ms", passed.as_millis()),
+            ),
         ))
     }
 
@@ -272,7 +292,8 @@ impl Run<'_> {
         }
         let began = Instant::now();
         let socket = Socket::open(&url, &headers, step.silent).await;
-        let socket = socket.map_err(|e| Unmet::new("an open WebSocket", e.to_string()))?;
+        let socket = socket
+            .map_err(|e| Unmet::new(Said::both("открытый WebSocket", "an open WebSocket"), e.to_string()))?;
         self.lines.push((name.into(), ">", format!("(connect {path})")));
         self.conns.insert(name.into(), Conn::new(name, socket, began));
         Ok(())
@@ -291,12 +312,17 @@ impl Run<'_> {
 
     async fn restart(&mut self, how: &str) -> Result<(), Unmet> {
         let Some(server) = &self.world.server else {
-            return Err(Unmet::new("a server of this case", "there is none"));
+            return Err(Unmet::new(
+                Said::both("свой сервер случая", "a server of this case"),
+                Said::both("его нет", "there is none"),
+            ));
         };
         let stop = if how == "kill" { Stop::Kill } else { Stop::Term };
         let mut server = server.lock().await;
         self.lines.push(("server".into(), ">", format!("(restart: {how})")));
-        server.restart(stop).await.map_err(|e| Unmet::new("a server that starts again", e.to_string()))?;
+        server.restart(stop).await.map_err(|e| {
+            Unmet::new(Said::both("сервер запускается снова", "the server starts again"), e.to_string())
+        })?;
         self.url = server.url().to_owned();
         Ok(())
     }
@@ -304,7 +330,12 @@ impl Run<'_> {
     /// Our own client library says something and gets an answer: it checks the handshake as any library does.
     async fn sdk(&mut self, text: &str) -> Result<(), Unmet> {
         let until = Instant::now() + self.world.patience;
-        let failed = |why: String| Unmet::new("the client library gets an answer", why);
+        let failed = |why: String| {
+            Unmet::new(
+                Said::both("библиотека клиента получает ответ", "the client library gets an answer"),
+                why,
+            )
+        };
         let seed = net::seed().map_err(|e| failed(e.to_string()))?;
         let mut config = Config::new(seed);
         config.token = self.names.get("token").map(|token| value::shown(token).into_owned());
@@ -328,12 +359,17 @@ impl Run<'_> {
 }
 
 fn conn<'a>(conns: &'a mut BTreeMap<String, Conn>, name: &str) -> Result<&'a mut Conn, Unmet> {
-    conns.get_mut(name).ok_or_else(|| Unmet::new(format!("an open connection {name}"), "none"))
+    conns.get_mut(name).ok_or_else(|| {
+        Unmet::new(
+            Said::both(format!("открытое соединение {name}"), format!("an open connection {name}")),
+            "—",
+        )
+    })
 }
 
 /// The bytes of a frame as a case describes it.
 fn raw(frame: &RawFrame) -> Result<Vec<u8>, Unmet> {
-    let wrong = || Unmet::new("hexadecimal", frame.hex.clone());
+    let wrong = || Unmet::new(Said::both("шестнадцатеричные цифры", "hexadecimal digits"), frame.hex.clone());
     let mut payload = vec![];
     for at in (0..frame.hex.len()).step_by(2) {
         let digits = frame.hex.get(at..at + 2).ok_or_else(wrong)?;

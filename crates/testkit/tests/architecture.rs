@@ -64,7 +64,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     // Takes away what was not synced; for the tests of the store.
     ("hermes-mobile-powercut", &["hermes-mobile-store"]),
-    ("xtask", &["hermes-mobile-protocol", "hermes-mobile"]),
+    ("xtask", &["hermes-mobile-protocol", "hermes-mobile-conformance", "hermes-mobile"]),
 ];
 
 /// Crates that run in virtual time, or without any runtime. Of the client it is the core: what it has without its
