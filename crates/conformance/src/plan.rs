@@ -25,8 +25,10 @@ use crate::{
 
 /// So many cases run at once.
 const AT_ONCE: usize = 16;
+/// Devices that there are only once: cases that use them wait for each other.
+const ONLY_ONE: &[&str] = &["bound.device", "home.device", "allowed.device"];
 /// Names that come from outside of a case.
-const OUTER: &[&str] = &["p.", "bound.", "deliver.", "home.", "limit.", "set."];
+const OUTER: &[&str] = &["p.", "bound.", "deliver.", "home.", "allowed.", "limit.", "set."];
 
 /// Why nothing could be checked.
 #[derive(Debug, thiserror::Error)]
@@ -155,9 +157,12 @@ impl Pool {
         for name in ["token", "bound.token", "deliver.token"] {
             names.insert(name.into(), random(16)?.into());
         }
-        for (name, value) in
-            [("bound.device", "qa-bound"), ("home.device", "qa-home"), ("set.avatar", AVATAR)]
-        {
+        for (name, value) in [
+            ("bound.device", "qa-bound"),
+            ("home.device", "qa-home"),
+            ("allowed.device", "qa-allowed"),
+            ("set.avatar", AVATAR),
+        ] {
             names.insert(name.into(), value.into());
         }
         Ok(Self { bin: bin.into(), names, servers: Mutex::default(), shared: Arc::default() })
@@ -250,12 +255,15 @@ pub async fn check(target: &Target, options: &Options) -> Result<Report, CheckEr
             let began = Instant::now();
             let case = Arc::new(case);
             let outcome = plan.outcome(number, &case, features).await?;
-            Ok::<_, CheckError>(Done { case, outcome, time: began.elapsed() })
+            Ok::<_, CheckError>((number, Done { case, outcome, time: began.elapsed() }))
         }
     });
-    let done: Vec<Result<Done, CheckError>> =
-        futures_util::stream::iter(jobs).buffered(AT_ONCE).collect().await;
-    let done = done.into_iter().collect::<Result<_, _>>()?;
+    // A slow case holds up none behind it.
+    let done: Vec<Result<(usize, Done), CheckError>> =
+        futures_util::stream::iter(jobs).buffer_unordered(AT_ONCE).collect().await;
+    let mut done = done.into_iter().collect::<Result<Vec<_>, _>>()?;
+    done.sort_by_key(|(number, _)| *number);
+    let done = done.into_iter().map(|(_, done)| done).collect();
     Ok(Report { done, time: began.elapsed() })
 }
 
@@ -403,7 +411,7 @@ impl<'a> Plan<'a> {
         if let Some(why) = self.obstacle(case, &names).await {
             return Ok(Outcome::NotRun(why));
         }
-        let once = case.uses().iter().any(|name| name.starts_with("bound.") || name.starts_with("home."));
+        let once = case.uses().iter().any(|name| ONLY_ONE.contains(&name.as_str()));
         let _held = if once { Some(self.shared.lock().await) } else { None };
         let mut world =
             World { url: String::new(), names, patience: self.options.profile.patience(), server: None };

@@ -1,7 +1,7 @@
 //! Frames as patterns: names that are filled in, values that are made, and what a frame is compared with.
 //!
 //! In what is sent: `${name}` is filled in; a string that begins with `$` is made: `$null`, `$absent`, `$repeat:N:TEXT`,
-//! `$b64:WHAT`, `$hard:N`. In what is expected, a string that begins with `$` is a test ([`matches`]).
+//! `$b64:WHAT`, `$hard:N`. In what is expected, a string that begins with `$` is a test ([`matches()`]).
 
 use std::{borrow::Cow, collections::BTreeMap};
 
