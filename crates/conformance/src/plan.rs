@@ -340,7 +340,9 @@ impl<'a> Plan<'a> {
     /// Names for one case.
     fn names(&self, number: usize, group: &Group) -> Names {
         let mut names = self.names.clone();
-        let limits = self.groups.get("default").into_iter().chain([group]);
+        // Somebody's server has the protocol's own limits.
+        let special = self.spawns().then_some(group);
+        let limits = self.groups.get("default").into_iter().chain(special);
         for (key, value) in limits.flat_map(|group| &group.limits) {
             names.insert(format!("limit.{key}"), (*value).into());
         }
