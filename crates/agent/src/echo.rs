@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use protocol::{
     Millis,
+    limits::FILE_BYTES,
     link::{
-        Answer, CallResult, CallValue, CardState, Event, FromAgent, InFile, Offline, Outcome, Said, ToAgent,
-        What,
+        Answer, CallResult, CallValue, CardState, Event, FromAgent, InFile, MediaSource, Offline, Outcome,
+        Said, ToAgent, What,
     },
+    server::OutKind,
 };
 
 use crate::{Agent, Flow, calls::Calls, seen::Seen};
@@ -20,7 +22,7 @@ const STREAM_GAP_MS: u64 = 60_000;
 const GAP_MS: u64 = 50;
 
 /// The echo agent. Replies to a text with exactly that text, to a file with `<caption> [<kind> <bytes> bytes]`, and to
-/// `!stream CHARS FRAMES [GAP_MS]` with a reply that grows by edits. It shows no turn states. A text costs one batch:
+/// `!stream CHARS FRAMES [GAP_MS]` with a reply that grows by edits, to `!file BYTES` with a document. It shows no turn states. A text costs one batch:
 /// ack, send and done share one commit.
 ///
 /// It keeps nothing about a text but the calls without a result; doing a repeated text again is harmless, because its
@@ -71,6 +73,10 @@ impl Echo {
         let (no, device) = (event.event, event.device.id);
         out.push(FromAgent::Ack { event: no });
         match event.what {
+            Said::Text { text } if let Some(bytes) = file_of(&text) => {
+                let done = FromAgent::Done { event: no, outcome: Outcome::Ok };
+                self.calls.send(Tag::Last, vec![document(no, device, bytes), done], out);
+            }
             Said::Text { text } => match stream_of(&text) {
                 Some(_) if !self.seen.add(no) => {}
                 Some((chars, frames, gap)) => {
@@ -190,6 +196,31 @@ impl Agent for Echo {
 fn send(event: u64, device: String, text: String, last: bool) -> FromAgent {
     let key = format!("e{event}/1");
     FromAgent::Send { req: 0, key, device, text, last, reply_to: None, offline: Offline::Queue }
+}
+
+/// Reads `!file BYTES`; `None` for everything else, also for numbers out of range.
+fn file_of(text: &str) -> Option<usize> {
+    let bytes = text.strip_prefix("!file ")?.parse().ok()?;
+    (1..=FILE_BYTES).contains(&bytes).then_some(bytes)
+}
+
+/// A document in which byte i is i mod 251.
+fn document(event: u64, device: String, bytes: usize) -> FromAgent {
+    let cycle: Vec<u8> = (0..=250).collect();
+    let mut data = cycle.repeat(bytes.div_ceil(cycle.len()));
+    data.truncate(bytes);
+    FromAgent::Media {
+        req: 0,
+        key: format!("e{event}/1"),
+        device,
+        kind: OutKind::Document,
+        source: MediaSource::Data(data),
+        mime: Some("application/octet-stream".to_owned()),
+        filename: Some(format!("file-{bytes}.bin")),
+        caption: None,
+        reply_to: None,
+        offline: Offline::Queue,
+    }
 }
 
 /// The reply to a file.

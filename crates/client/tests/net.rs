@@ -25,7 +25,7 @@ struct Server {
 
 /// One connection on the server's side.
 struct Conn {
-    out: mpsc::UnboundedSender<Out>,
+    out: wire::Sender,
     frames: mpsc::UnboundedReceiver<Option<Value>>,
 }
 
@@ -60,7 +60,7 @@ impl Server {
         }
         text.push_str("\r\n");
         io.write_all(text.as_bytes()).await.unwrap();
-        let (out, out_rx) = mpsc::unbounded_channel();
+        let (out, out_rx) = wire::queue();
         let (tx, frames) = mpsc::unbounded_channel();
         let config = WireConfig { limit: 16 * 1024 * 1024, ..WireConfig::default() };
         tokio::spawn(wire::server(io, config).run(out_rx, move |event| {

@@ -126,3 +126,16 @@ pub(crate) fn ready(device: &str, name: Option<&str>, settings: &Settings) -> Se
         }),
     }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Conn;
+    use crate::device::Device;
+
+    /// Each device that has connected since the start, and each connection, holds one of these.
+    #[test]
+    fn a_device_and_a_connection_stay_small() {
+        assert!(size_of::<Device>() <= 1_472, "a device has {} bytes", size_of::<Device>());
+        assert!(size_of::<Conn>() <= 256, "a connection has {} bytes", size_of::<Conn>());
+    }
+}

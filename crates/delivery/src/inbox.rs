@@ -243,11 +243,10 @@ fn excerpt(record: &InRecord) -> Option<String> {
         InBody::File { file } => &file.filename,
         InBody::Card { .. } => return None,
     };
-    let mut short: String = text.chars().take(CHARS).collect();
-    if text.chars().count() > CHARS {
-        short.push('…');
-    }
-    Some(short)
+    Some(match text.char_indices().nth(CHARS) {
+        Some((end, _)) => [text.get(..end).unwrap_or_default(), "…"].concat(),
+        None => text.clone(),
+    })
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use protocol::{
     series::SpoolNo,
     server::ServerFrame,
 };
+use session::Map;
 
 use crate::{
     io::{Action, AgentId, Attach, ConnId, Settings},
@@ -45,7 +46,7 @@ pub(crate) struct Shared {
     /// Number of the present outage; each gets one notice a device.
     pub(crate) outage: u64,
     /// Which device an event belongs to.
-    pub(crate) events: HashMap<Pos, DeviceNo>,
+    pub(crate) events: Map<Pos, DeviceNo>,
     pub(crate) asked: HashMap<u64, Asked>,
     /// Reports of deliveries for connections that may be gone by now.
     pub(crate) replies: Vec<(ConnId, ServerFrame)>,
@@ -68,7 +69,7 @@ impl Shared {
             agent: None,
             away_since: now,
             outage: 1,
-            events: HashMap::new(),
+            events: Map::default(),
             asked: HashMap::new(),
             replies: Vec::new(),
             spool_bytes: 0,

@@ -23,6 +23,8 @@ use crate::{
 
 /// An embedded agent gives a sign of life so often.
 const ALIVE: Duration = Duration::from_secs(5);
+/// Frames that an embedded agent handles in one step.
+const AT_ONCE: usize = 64;
 /// Longest pause before an agent that keeps ending is started again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// An agent that lived so long starts again at once.
@@ -117,7 +119,18 @@ async fn live(
         };
         let flow = tokio::select! {
             frame = frames.recv() => match frame {
-                Some(frame) => agent.handle(frame, clock.now(), &mut calls),
+                Some(frame) => {
+                    // What waits is handled in one step, so that it shares a commit.
+                    let mut flow = agent.handle(frame, clock.now(), &mut calls);
+                    for _ in 1..AT_ONCE {
+                        if flow == Flow::Ended {
+                            break;
+                        }
+                        let Ok(frame) = frames.try_recv() else { break };
+                        flow = agent.handle(frame, clock.now(), &mut calls);
+                    }
+                    flow
+                }
                 None => return End::LetGo,
             },
             () = due => {

@@ -1,7 +1,14 @@
 //! One connection: what the socket gives becomes inputs of the hub, and the hub's frames go out.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
+use axum::body::Bytes;
 use delivery::{ConnId, Input, Origin};
 use protocol::{
     client::{self, ClientFrame},
@@ -9,7 +16,7 @@ use protocol::{
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    sync::{Semaphore, mpsc},
+    sync::Semaphore,
 };
 use wire::{In, WireConfig};
 
@@ -17,6 +24,10 @@ use crate::{
     config::Config,
     inlet::{Gate, Inlet, Outside},
 };
+
+/// What the socket took is told to the hub in steps of so many bytes, not after each frame: far below what the hub lets be
+/// under way.
+const DRAINED: usize = 32 * 1024;
 
 /// What every connection shares.
 #[derive(Clone)]
@@ -47,19 +58,61 @@ impl Shared {
     }
 }
 
-/// Runs a connection to its end. `Closed` is the last input that it gives, and always given.
-pub(crate) async fn run<IO: AsyncRead + AsyncWrite + Unpin>(io: IO, origin: Origin, shared: Shared) {
+/// Tells the hub of a connection, and gives what runs it to its end. `Closed` is the last input that it gives, and always
+/// given.
+///
+/// Two steps, so that the task of a connection holds what the second needs and nothing of the first. `held` is dropped with
+/// it.
+pub(crate) async fn open<IO, H>(
+    io: IO,
+    early: Bytes,
+    origin: Origin,
+    shared: Shared,
+    held: H,
+) -> impl Future<Output = ()>
+where
+    IO: AsyncRead + AsyncWrite + Unpin,
+{
     let conn = shared.hub.number();
     tracing::debug!(conn, loopback = origin.loopback, "connection opened");
-    let (out, outbound) = mpsc::unbounded_channel();
+    let (out, outbound) = wire::queue();
     // Should the hub be gone, `out` is dropped with the message, and the socket closes itself with 1001.
     let _ = shared.hub.send(Outside::Connected { conn, origin, out }).await;
-    wire::server(io, shared.wire.clone())
-        .run(outbound, |event| {
-            // Decoded here, on the connection's own task, while the socket still lends its buffer.
-            take(message(conn, event), shared.clone())
-        })
-        .await;
+    let Shared { hub, memory, memory_bytes, wire } = shared;
+    let mut drained = 0;
+    wire::server_after(io, &early, wire).run(outbound, move |event| {
+        let _ = &held;
+        if let In::Drained(bytes) = event {
+            drained += bytes;
+            if drained < DRAINED {
+                return Wait(None);
+            }
+            let input = Input::Drained { conn, bytes: std::mem::take(&mut drained) };
+            return take(Outside::Input { input, gate: None }, &hub);
+        }
+        // Decoded here, on the connection's own task, while the socket still lends its buffer.
+        match message(conn, event) {
+            Outside::Input { input, .. } if media_bytes(&input) > 0 => {
+                let share = media_bytes(&input).min(memory_bytes);
+                Wait(Some(Box::pin(take_media(input, share, hub.clone(), Arc::clone(&memory)))))
+            }
+            message => take(message, &hub),
+        }
+    })
+}
+
+/// Until the hub has taken an input. Mostly it has at once; only else something is held.
+struct Wait(Option<Pin<Box<dyn Future<Output = ()> + Send>>>);
+
+impl Future for Wait {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        match &mut self.0 {
+            Some(waiting) => waiting.as_mut().poll(cx),
+            None => Poll::Ready(()),
+        }
+    }
 }
 
 /// What an event of the socket means.
@@ -82,32 +135,34 @@ fn message(conn: ConnId, event: In<'_>) -> Outside {
     Outside::Input { input, gate: None }
 }
 
-/// Hands a message to the hub. While this waits, the socket reads no more: so a part of a file is out of memory before
-/// the next frame of its connection is read.
-async fn take(message: Outside, shared: Shared) {
-    let (input, media) = match message {
-        Outside::Input { input, .. } => {
-            let media = match &input {
-                Input::Frame { frame: Ok(ClientFrame::Media(part)), .. } => part.data.len(),
-                _ => 0,
-            };
-            (input, media)
-        }
-        other => {
-            // A failure means that the hub is gone and the process is about to end; also below.
-            let _ = shared.hub.send(other).await;
-            return;
-        }
-    };
-    if media == 0 {
-        let _ = shared.hub.input(input).await;
-        return;
+/// Bytes of a part of a file.
+fn media_bytes(input: &Input) -> usize {
+    match input {
+        Input::Frame { frame: Ok(ClientFrame::Media(part)), .. } => part.data.len(),
+        _ => 0,
     }
-    let share = u32::try_from(media.min(shared.memory_bytes)).unwrap_or(u32::MAX);
+}
+
+/// Hands a message to the hub.
+fn take(message: Outside, hub: &Inlet) -> Wait {
+    Wait(hub.try_send(message).map(|message| {
+        let hub = hub.clone();
+        let waiting: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
+            // A failure means that the hub is gone and the process is about to end.
+            let _ = hub.send(message).await;
+        });
+        waiting
+    }))
+}
+
+/// Hands a part of a file to the hub. While this waits, the socket reads no more: so the part is out of memory before the
+/// next frame of its connection is read.
+async fn take_media(input: Input, share: usize, hub: Inlet, memory: Arc<Semaphore>) {
+    let share = u32::try_from(share).unwrap_or(u32::MAX);
     // Never closed.
-    let Ok(permit) = shared.memory.acquire_many_owned(share).await else { return };
+    let Ok(permit) = memory.acquire_many_owned(share).await else { return };
     let (gate, open) = Gate::new(permit);
-    if shared.hub.send(Outside::Input { input, gate: Some(gate) }).await.is_ok() {
+    if hub.send(Outside::Input { input, gate: Some(gate) }).await.is_ok() {
         // Resolves with an error when the gate is dropped, which is what is waited for.
         let _ = open.await;
     }

@@ -49,7 +49,7 @@ pub(crate) struct Hub {
 /// What the hub keeps beside the core.
 #[derive(Default)]
 pub(crate) struct State {
-    conns: HashMap<ConnId, Conn>,
+    conns: session::Map<ConnId, Conn>,
     agents: HashMap<AgentId, mpsc::UnboundedSender<ToAgent>>,
     actions: Vec<Action>,
     stop: Option<Stop>,
@@ -59,7 +59,7 @@ pub(crate) struct State {
 
 /// A connection.
 struct Conn {
-    out: mpsc::UnboundedSender<Out>,
+    out: wire::Sender,
     /// The close code that it was given.
     closing: Option<u16>,
 }

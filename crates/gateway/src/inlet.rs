@@ -14,7 +14,11 @@ use crate::metrics::Snapshot;
 use delivery::{AgentId, Attach, ConnId, Input, Origin};
 use protocol::link::ToAgent;
 use tokio::{
-    sync::{OwnedSemaphorePermit, mpsc, oneshot},
+    sync::{
+        OwnedSemaphorePermit,
+        mpsc::{self, error::TrySendError},
+        oneshot,
+    },
     time::Instant,
 };
 
@@ -30,7 +34,7 @@ pub(crate) enum Outside {
         /// Where from.
         origin: Origin,
         /// Where its frames go.
-        out: mpsc::UnboundedSender<wire::Out>,
+        out: wire::Sender,
     },
     /// An agent is there.
     Attached {
@@ -120,6 +124,15 @@ impl Inlet {
     /// Sends; waits while the hub is behind.
     pub(crate) async fn send(&self, message: Outside) -> Result<(), HubGone> {
         self.outside.send(message).await.map_err(|_| HubGone)
+    }
+
+    /// Sends if the hub is not behind; else gives the message back, and [`Self::send`] waits. A hub that is gone takes
+    /// everything: the process is about to end.
+    pub(crate) fn try_send(&self, message: Outside) -> Option<Outside> {
+        match self.outside.try_send(message) {
+            Err(TrySendError::Full(message)) => Some(message),
+            Ok(()) | Err(TrySendError::Closed(_)) => None,
+        }
     }
 
     /// Sends an input.

@@ -14,6 +14,7 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use subtle::ConstantTimeEq;
 use tokio::{
+    net::TcpStream,
     sync::{mpsc, oneshot},
     time::timeout,
 };
@@ -171,12 +172,15 @@ async fn websocket(State(app): State<Arc<App>>, mut request: Request) -> Respons
     };
     let origin = origin::origin(peer.address, request.headers(), request.uri().query(), &app.trusted);
     let shared = app.shared.clone();
+    let tasks = app.tasks.clone();
     app.tasks.spawn(async move {
-        if let Ok(upgraded) = upgraded.await {
-            conn::run(TokioIo::new(upgraded), origin, shared).await;
-        }
-        // Counted until here, not only until HTTP is done with it.
-        drop(peer.counted);
+        // It is the socket that `http::serve` gave to hyper, taken back out of what hyper put around it.
+        let Ok(Ok(parts)) = upgraded.await.map(|upgraded| upgraded.downcast::<TokioIo<TcpStream>>()) else {
+            return;
+        };
+        // Counted until the connection ends, not only until HTTP is done with it.
+        let run = conn::open(parts.io.into_inner(), parts.read_buf, origin, shared, peer.counted).await;
+        tasks.spawn(run);
     });
     let mut response = StatusCode::SWITCHING_PROTOCOLS.into_response();
     *response.headers_mut() = answer;

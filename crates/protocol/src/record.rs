@@ -311,7 +311,27 @@ pub fn hash64(parts: &[&[u8]]) -> u64 {
     u64::from_le_bytes(bytes[..8].try_into().unwrap_or_default())
 }
 
+/// Parts that are hashed in one piece have at most so many bytes with their lengths.
+const SHORT: usize = 512;
+
 fn hash(parts: &[&[u8]]) -> [u8; 32] {
+    // Nearly all that is hashed is short: in one piece it takes half the time.
+    let mut space = [0; SHORT];
+    let mut room = space.as_mut_slice();
+    for part in parts {
+        let len = (part.len() as u64).to_le_bytes();
+        for bytes in [&len[..], part] {
+            let Some((here, rest)) = room.split_at_mut_checked(bytes.len()) else { return long_hash(parts) };
+            here.copy_from_slice(bytes);
+            room = rest;
+        }
+    }
+    let left = room.len();
+    *blake3::hash(space.get(..SHORT - left).unwrap_or_default()).as_bytes()
+}
+
+/// As [`hash`], for parts of any length.
+fn long_hash(parts: &[&[u8]]) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new();
     for part in parts {
         // The length keeps ("ab","c") apart from ("a","bc").
@@ -394,5 +414,20 @@ impl Mark {
             4 => Some(Self::Card { key: hash, id: String::from_utf8(rest.to_vec()).ok()? }),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_and_long_parts_are_hashed_alike() {
+        for length in [0, 1, 100, SHORT - 25, SHORT - 24, SHORT - 23, SHORT - 16, SHORT, 5_000] {
+            let part = vec![7; length];
+            let parts: [&[u8]; 3] = [b"", &part, b"x"];
+            assert_eq!(hash(&parts), long_hash(&parts), "{length}");
+        }
+        assert_ne!(hash(&[b"ab", b"c"]), hash(&[b"a", b"bc"]));
     }
 }

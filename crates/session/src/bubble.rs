@@ -1,8 +1,9 @@
 //! One streamed reply while it is open: its text, and how often the device gets it.
 //!
 //! Agents may edit every 50 ms. A device gets an edit at most every 100 ms, and a plain client, which gets the whole
-//! text each time, less often the longer the text is: all edits together and the final text are at most 8 times the
-//! reply. Edits that were not sent collapse to the newest.
+//! text each time, less often the longer the text is: all edits together and the final text are at most 7 times the
+//! reply, so that with their envelopes a long reply stays below 8 bytes for each of its bytes. Edits that were not sent
+//! collapse to the newest.
 
 use protocol::Millis;
 
@@ -10,8 +11,9 @@ use protocol::Millis;
 pub const EDIT_EVERY_MS: u64 = 100;
 /// The state of an open bubble is stored at most this often, milliseconds.
 pub const STORE_EVERY_MS: u64 = 1_000;
-/// All edits that are not final may cost this many times the present text; the final one makes it 8.
-const EDIT_FACTOR: u64 = 7;
+/// All edits that are not final may cost this many times the present text; the final one makes it 7. The protocol allows 8
+/// without envelopes.
+const EDIT_FACTOR: u64 = 6;
 
 /// An open bubble.
 #[derive(Debug)]

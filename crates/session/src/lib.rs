@@ -9,3 +9,7 @@ pub mod remember;
 pub mod turn;
 
 pub use access::{Access, Credential, Identity, Right};
+
+/// A map by numbers or hashes of ours. Its hash takes a few instructions where that of the standard library takes a hundred,
+/// which counts where several maps are asked for each frame. Not for keys that somebody outside chooses.
+pub type Map<K, V> = std::collections::HashMap<K, V, foldhash::fast::RandomState>;

@@ -1,15 +1,17 @@
 //! What must be remembered for some days: ids that were accepted, ids that were given out.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use protocol::Millis;
+
+use crate::Map;
 
 const DAY: Millis = 24 * 3600 * 1000;
 
 /// A set of hashes with a small value each, forgotten by whole days: 24 bytes an entry and no list beside it.
 #[derive(Debug, Default)]
 pub struct Remembered {
-    days: VecDeque<(Millis, HashMap<u128, u64>)>,
+    days: VecDeque<(Millis, Map<u128, u64>)>,
 }
 
 impl Remembered {
@@ -25,7 +27,7 @@ impl Remembered {
         let index = match self.days.binary_search_by_key(&day, |(d, _)| *d) {
             Ok(index) => index,
             Err(index) => {
-                self.days.insert(index, (day, HashMap::new()));
+                self.days.insert(index, (day, Map::default()));
                 index
             }
         };

@@ -74,6 +74,21 @@ pub async fn connect(
     timeout(CONNECT_WITHIN, open).await.map_err(|_| ConnectError::TimedOut)?
 }
 
+/// As [`connect`], over a transport that the caller has opened: a socket with an own address, a counter of bytes, a
+/// pipe in a test. `url` gives host and path of the request.
+///
+/// # Errors
+/// [`ConnectError`]; 15 s are the most it takes.
+pub async fn connect_over<IO: AsyncRead + AsyncWrite + Unpin>(
+    io: IO,
+    url: &str,
+    headers: &[(&str, &str)],
+    config: WireConfig,
+) -> Result<Socket<IO>, ConnectError> {
+    let uri: Uri = url.parse().map_err(|_| ConnectError::BadUrl)?;
+    timeout(CONNECT_WITHIN, shake(io, &uri, headers, config)).await.map_err(|_| ConnectError::TimedOut)?
+}
+
 /// The handshake on an open transport.
 async fn shake<IO: AsyncRead + AsyncWrite + Unpin>(
     mut io: IO,

@@ -6,20 +6,23 @@
 //! ```
 //!
 //! - [`handshake`] decides on an HTTP upgrade: headers in, headers or a status out.
-//! - [`server`] and [`connect`] give a [`Socket`]; [`Socket::run`] moves frames both ways until the connection ends.
+//! - [`server`], [`connect`] and [`connect_over`] give a [`Socket`]; [`Socket::run`] moves frames both ways until the connection ends.
 //! - No extension is offered or accepted: permessage-deflate is never on.
 
 mod bucket;
 mod client;
+mod direct;
 pub mod handshake;
+mod queue;
 mod scan;
 mod socket;
 mod tap;
 
 use std::{io, time::Duration};
 
-pub use client::{ConnectError, connect};
-pub use socket::{Socket, server};
+pub use client::{ConnectError, connect, connect_over};
+pub use queue::{Outbound, Over, Sender, queue};
+pub use socket::{Socket, server, server_after};
 
 /// Largest message a client accepts, bytes: above everything that a server sends or is allowed to be sent.
 pub const CLIENT_LIMIT: usize = 32 * 1024 * 1024;

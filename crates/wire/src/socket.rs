@@ -4,20 +4,20 @@
 //! stream does not exist and no buffer is held ([`Stage::Asleep`]).
 
 mod end;
+mod write;
 
 use std::{
     future::{Future, poll_fn},
     io,
     pin::{Pin, pin},
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
 use bytes::Bytes;
-use futures_util::{Sink, Stream};
+use futures_util::Stream;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    sync::mpsc::UnboundedReceiver,
     time::{Instant, Sleep, sleep_until},
 };
 use tokio_websockets::{
@@ -25,11 +25,14 @@ use tokio_websockets::{
     proto::ProtocolError,
 };
 
-use crate::{In, Out, Why, WireConfig, bucket::Bucket, scan::Scan, tap::Tap};
+use crate::{
+    In, Outbound, Why, WireConfig,
+    bucket::Bucket,
+    direct,
+    scan::Scan,
+    tap::{Came, Tap},
+};
 
-/// Frames are fed to the library up to so many bytes or frames, then flushed together.
-const BATCH_BYTES: usize = 64 * 1024;
-const BATCH_FRAMES: usize = 64;
 /// A peer that sends pings and takes no pongs is not read beyond so many.
 const PONGS: usize = 128;
 /// An announced message that is too long must be answered with a close within this.
@@ -46,7 +49,17 @@ pub struct Socket<IO> {
 /// The server's end of an upgraded connection (`serve` and the conformance echo use this alone). `io` gives the first
 /// byte after the HTTP request.
 pub fn server<IO: AsyncRead + AsyncWrite + Unpin>(io: IO, config: WireConfig) -> Socket<IO> {
-    Socket::new(io, true, config, Bytes::new())
+    server_after(io, &[], config)
+}
+
+/// As [`server`], where `early` was read from the connection together with the HTTP request.
+pub fn server_after<IO: AsyncRead + AsyncWrite + Unpin>(
+    io: IO,
+    early: &[u8],
+    config: WireConfig,
+) -> Socket<IO> {
+    // A copy: even an empty piece would keep the whole buffer of the HTTP head in memory for the connection's life.
+    Socket::new(io, true, config, Bytes::copy_from_slice(early))
 }
 
 impl<IO: AsyncRead + AsyncWrite + Unpin> Socket<IO> {
@@ -63,17 +76,29 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Socket<IO> {
     /// only. [`In::Closed`] is always the last event; the future of each event must end some time.
     ///
     /// Cancel safe in the sense that dropping the future drops the connection without a close frame.
-    pub async fn run<F, Fut>(self, mut outbound: UnboundedReceiver<Out>, mut inbound: F)
+    pub fn run<F, Fut>(self, mut outbound: Outbound, mut inbound: F) -> impl Future<Output = ()>
     where
         F: FnMut(In<'_>) -> Fut,
         Fut: Future<Output = ()>,
     {
         let now = Instant::now();
         let mut drive = Drive::new(self, now);
-        let mut slot = pin!(None::<Fut>);
-        let mut timer = pin!(sleep_until(drive.next(now)));
-        poll_fn(|cx| drive.poll(cx, &mut outbound, &mut inbound, slot.as_mut(), timer.as_mut())).await;
+        // There is one of these futures for each connection. All that it needs is made before it and captured once; an
+        // `async fn` would hold its arguments beside what is made of them.
+        async move {
+            let mut slot = pin!(None::<Fut>);
+            let mut timer = pin!(sleep_until(drive.next(now)));
+            poll_fn(|cx| drive.poll(cx, &mut outbound, &mut inbound, slot.as_mut(), timer.as_mut())).await;
+        }
     }
+}
+
+/// What came.
+enum Next {
+    /// A small whole frame that the library has not seen: its first byte, its payload.
+    Frame(u8, Vec<u8>),
+    /// A message of the library's, or the end of the stream.
+    Message(Option<Result<Message, Error>>),
 }
 
 /// The transport with or without the library around it.
@@ -162,7 +187,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Drive<IO> {
     fn poll<F, Fut>(
         &mut self,
         cx: &mut Context<'_>,
-        outbound: &mut UnboundedReceiver<Out>,
+        outbound: &mut Outbound,
         inbound: &mut F,
         mut slot: Pin<&mut Option<Fut>>,
         mut timer: Pin<&mut Sleep>,
@@ -182,7 +207,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Drive<IO> {
             }
             match self.phase {
                 Phase::Open => {
-                    self.clocks(now);
+                    self.clocks(cx, now);
                     again |= self.write(cx, outbound, now);
                     again |= self.read(cx, inbound, slot.as_mut(), now);
                 }
@@ -238,7 +263,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Drive<IO> {
     }
 
     /// What is due while the connection is open.
-    fn clocks(&mut self, now: Instant) {
+    fn clocks(&mut self, cx: &mut Context<'_>, now: Instant) {
         if self.answer.is_some_and(|until| now >= until) {
             self.answer = None;
             self.close(Some(1009), now);
@@ -256,87 +281,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Drive<IO> {
             // Empty, so that its pong is never taken for the answer to a nonce. Behind frames that stand it would say
             // nothing new.
             if !self.dirty {
-                self.feed(Message::ping(Bytes::new()));
-            }
-        }
-    }
-
-    /// Feeds what waits and flushes. True if something moved that others should look at.
-    fn write(&mut self, cx: &mut Context<'_>, outbound: &mut UnboundedReceiver<Out>, now: Instant) -> bool {
-        let mut moved = false;
-        while matches!(self.phase, Phase::Open) && self.fed.0 < BATCH_BYTES && self.fed.1 < BATCH_FRAMES {
-            let message = match outbound.poll_recv(cx) {
-                Poll::Pending => break,
-                Poll::Ready(Some(Out::Text(text))) => {
-                    self.fed.0 += text.len();
-                    Message::text(text)
-                }
-                Poll::Ready(Some(Out::Binary(data))) => {
-                    self.fed.0 += data.len();
-                    Message::binary(data)
-                }
-                Poll::Ready(Some(Out::Ping(nonce))) => Message::ping(nonce.to_be_bytes().to_vec()),
-                Poll::Ready(Some(Out::Limit(limit))) => {
-                    self.config.limit = limit;
-                    match &mut self.stage {
-                        Stage::Asleep(tap) => tap.scan.set_limit(limit),
-                        Stage::Awake(stream) => {
-                            stream.limits_mut().set_max_payload_len(Some(limit));
-                            stream.get_mut().scan.set_limit(limit);
-                        }
-                        Stage::Gone => {}
-                    }
-                    continue;
-                }
-                Poll::Ready(Some(Out::Close(code))) => {
-                    self.close(Some(code), now);
-                    break;
-                }
-                Poll::Ready(None) => {
-                    self.close(Some(1001), now);
-                    break;
-                }
-            };
-            self.feed(message);
-            self.fed.1 += 1;
-            moved = true;
-        }
-        if matches!(self.phase, Phase::Open) { moved | self.flush(cx, now) } else { true }
-    }
-
-    /// Gives a message to the library.
-    fn feed(&mut self, message: Message) {
-        let Some(stream) = self.wake() else { return };
-        // Refused only when a close frame is queued already; then that is what has to be flushed.
-        let _ = Pin::new(stream).start_send(message);
-        self.dirty = true;
-    }
-
-    /// Writes what the library holds. True if all of it is out.
-    fn flush(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
-        let Stage::Awake(stream) = &mut self.stage else { return false };
-        if !self.dirty {
-            return false;
-        }
-        match Pin::new(&mut *stream).poll_flush(cx) {
-            Poll::Ready(Ok(())) => {
-                self.drained += std::mem::take(&mut self.fed).0;
-                (self.dirty, self.pongs, self.stood) = (false, 0, None);
-                true
-            }
-            Poll::Ready(Err(error)) => {
-                self.over(Why::Lost(kind(&error)));
-                true
-            }
-            Poll::Pending => {
-                let written = stream.get_ref().written;
-                if self.stood.is_none() || written != self.written {
-                    (self.stood, self.written) = (Some(now), written);
-                } else if self.stood.is_some_and(|since| now >= since + self.config.write_deadline) {
-                    self.over(Why::WriteStood);
-                    return true;
-                }
-                false
+                self.ping(cx);
             }
         }
     }
@@ -368,7 +313,15 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Drive<IO> {
         let event = self.poll_message(cx);
         self.count(now);
         match event {
-            Poll::Ready(event) => {
+            Poll::Ready(Next::Frame(direct::TEXT, payload)) => {
+                self.text(&payload, inbound, slot, now);
+                true
+            }
+            Poll::Ready(Next::Frame(_, payload)) => {
+                pong(&payload, inbound, slot);
+                true
+            }
+            Poll::Ready(Next::Message(event)) => {
                 self.take(event, inbound, slot, now);
                 true
             }
@@ -392,18 +345,36 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Drive<IO> {
     }
 
     /// The next message, or the end of the stream.
-    fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Message, Error>>> {
+    fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
+        // A client's frames are not looked for: those of a server have no mask.
+        let limit = self.server.then_some(self.config.limit);
         if let Stage::Asleep(tap) = &mut self.stage {
-            match tap.poll_some(cx) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Ok(true)) => {}
-                Poll::Ready(Ok(false)) => return Poll::Ready(None),
-                Poll::Ready(Err(error)) => return Poll::Ready(Some(Err(Error::Io(error)))),
+            match ready!(tap.poll_some(cx, limit)) {
+                Ok(Came::Frame(first, payload)) => return Poll::Ready(Next::Frame(first, payload)),
+                Ok(Came::Bytes) => {}
+                Ok(Came::End) => return Poll::Ready(Next::Message(None)),
+                Err(error) => return Poll::Ready(Next::Message(Some(Err(Error::Io(error))))),
             }
         }
         match self.wake() {
-            Some(stream) => Pin::new(stream).poll_next(cx),
-            None => Poll::Ready(None),
+            Some(stream) => Pin::new(stream).poll_next(cx).map(Next::Message),
+            None => Poll::Ready(Next::Message(None)),
+        }
+    }
+
+    /// A text message.
+    fn text<F, Fut>(&mut self, payload: &[u8], inbound: &mut F, mut slot: Pin<&mut Option<Fut>>, now: Instant)
+    where
+        F: FnMut(In<'_>) -> Fut,
+    {
+        // Not the library's `as_text`: it believes a text that ends in an empty fragment without looking at a character
+        // that was cut before it.
+        match std::str::from_utf8(payload) {
+            Ok(text) => slot.set(Some(inbound(In::Text(text)))),
+            Err(_) => {
+                self.close(Some(1007), now);
+                self.ended(None, Why::Fault(1007), now);
+            }
         }
     }
 
@@ -446,15 +417,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Drive<IO> {
         };
         let payload: &[u8] = message.as_payload();
         if message.is_text() {
-            // Not `as_text`: the library believes a text that ends in an empty fragment without looking at a
-            // character that was cut before it.
-            match std::str::from_utf8(payload) {
-                Ok(text) => slot.set(Some(inbound(In::Text(text)))),
-                Err(_) => {
-                    self.close(Some(1007), now);
-                    self.ended(None, Why::Fault(1007), now);
-                }
-            }
+            self.text(payload, inbound, slot, now);
         } else if message.is_binary() {
             slot.set(Some(inbound(In::Binary(payload))));
         } else if message.is_ping() {
@@ -462,9 +425,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Drive<IO> {
             self.dirty = true;
             self.pongs += 1;
         } else if message.is_pong() {
-            if let Ok(nonce) = <[u8; 8]>::try_from(payload) {
-                slot.set(Some(inbound(In::Pong(u64::from_be_bytes(nonce)))));
-            }
+            pong(payload, inbound, slot);
         } else if message.is_close() {
             let code = payload.first_chunk::<2>().map(|code| u16::from_be_bytes(*code));
             self.ended(code, Why::Peer, now);
@@ -498,6 +459,16 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Drive<IO> {
         {
             self.stage = Stage::Asleep(stream.into_inner());
         }
+    }
+}
+
+/// A pong with a nonce of ours, or another sign of life.
+fn pong<F, Fut>(payload: &[u8], inbound: &mut F, mut slot: Pin<&mut Option<Fut>>)
+where
+    F: FnMut(In<'_>) -> Fut,
+{
+    if let Ok(nonce) = <[u8; 8]>::try_from(payload) {
+        slot.set(Some(inbound(In::Pong(u64::from_be_bytes(nonce)))));
     }
 }
 

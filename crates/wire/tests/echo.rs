@@ -38,7 +38,7 @@ fn start() -> Echo {
 async fn a_client_and_the_echo_exchange_messages_of_every_size_and_close() {
     let echo = start();
     let socket = connect(&echo.1, &[("x-test", "1")], WireConfig::client()).await.unwrap();
-    let (out, outbound) = mpsc::unbounded_channel();
+    let (out, outbound) = hermes_mobile_wire::queue();
     let (tell, mut events) = mpsc::unbounded_channel();
     let task = tokio::spawn(socket.run(outbound, move |event: In<'_>| {
         let _ = tell.send(Ev::from(event));

@@ -113,7 +113,7 @@ async fn a_blocked_writer_stops_no_reading_and_drained_counts_what_the_socket_to
 #[tokio::test(start_paused = true)]
 async fn a_slow_consumer_holds_its_peer_back_and_stops_no_writing() {
     let (mut peer, io) = tokio::io::duplex(1000);
-    let (out, outbound) = mpsc::unbounded_channel();
+    let (out, outbound) = hermes_mobile_wire::queue();
     let (tell, mut events) = mpsc::unbounded_channel();
     let gate = Arc::new(Semaphore::new(0));
     let pass = Arc::clone(&gate);

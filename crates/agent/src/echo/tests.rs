@@ -31,6 +31,21 @@ fn a_file_is_described() {
 }
 
 #[test]
+fn a_document_is_made_as_long_as_asked() {
+    assert_eq!((file_of("!file 1"), file_of("!file 8388608")), (Some(1), Some(8_388_608)));
+    for other in ["!file", "!file 0", "!file 8388609", "!file -1", "!file 1 1", "file 5"] {
+        assert_eq!(file_of(other), None, "{other}");
+    }
+    for bytes in [1, 250, 251, 252, 1_000] {
+        let FromAgent::Media { source: MediaSource::Data(data), .. } = document(7, "a".into(), bytes) else {
+            panic!("bytes")
+        };
+        assert_eq!(data.len(), bytes);
+        assert!(data.iter().enumerate().all(|(at, byte)| usize::from(*byte) == at % 251));
+    }
+}
+
+#[test]
 fn a_stream_grows_to_its_length() {
     let mut gateway = Gateway::new(Echo::new);
     let event = gateway.say("a", "!stream 1000 7 30");

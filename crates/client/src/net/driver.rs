@@ -31,7 +31,7 @@ enum FromWire {
 
 /// A connection, or the attempt to open one.
 struct Conn {
-    out: mpsc::UnboundedSender<Out>,
+    out: wire::Sender,
     inbound: mpsc::Receiver<FromWire>,
     task: JoinHandle<()>,
     /// Lengths of the frames that were handed over and are not written.
@@ -41,7 +41,7 @@ struct Conn {
 
 impl Conn {
     fn open(address: String) -> Self {
-        let (out, out_rx) = mpsc::unbounded_channel();
+        let (out, out_rx) = wire::queue();
         let (tx, inbound) = mpsc::channel(FRAMES);
         let task = tokio::spawn(async move {
             let socket = match wire::connect(&address, &[], WireConfig::client()).await {

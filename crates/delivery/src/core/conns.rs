@@ -34,7 +34,7 @@ impl Core {
         out: &mut Vec<Action>,
     ) {
         let state = Conn::new(origin, &self.shared.settings, now);
-        self.conns.insert(conn, state);
+        self.conns.insert(conn, Box::new(state));
         if self.draining {
             self.close(conn, CloseCode::Restart, now, out);
         }

@@ -14,7 +14,7 @@ use protocol::{
     problem::Problem,
     record::{Batch, DeviceNo},
 };
-use session::rate::Logins;
+use session::{Map, rate::Logins};
 
 use crate::{
     device::Device,
@@ -52,9 +52,10 @@ const RELOAD_MS: u64 = 1_000;
 #[derive(Debug)]
 pub struct Core {
     pub(crate) shared: Shared,
-    pub(crate) devices: HashMap<DeviceNo, Box<Device>>,
+    pub(crate) devices: Map<DeviceNo, Box<Device>>,
     slots: HashMap<String, Slot>,
-    pub(crate) conns: HashMap<ConnId, Conn>,
+    /// In boxes, so that the free places of the map are small.
+    pub(crate) conns: Map<ConnId, Box<Conn>>,
     timers: BTreeSet<(Millis, Timer)>,
     agent_timer: Option<Millis>,
     logins: Logins,
@@ -79,9 +80,9 @@ impl Core {
             logins: Logins::new(settings.lockout_after, settings.lockout_ms),
             next_device: settings.next_device.max(1),
             shared: Shared::new(settings, now),
-            devices: HashMap::new(),
+            devices: Map::default(),
             slots: HashMap::new(),
-            conns: HashMap::new(),
+            conns: Map::default(),
             timers: BTreeSet::new(),
             agent_timer: None,
             under_way: VecDeque::new(),

@@ -128,7 +128,7 @@ impl Device {
             ctx.result(agent, req, Err(error));
             return;
         }
-        let id = self.say(saying, ctx);
+        self.say(&id, &saying, ctx);
         self.message_result(agent, req, id, ctx);
     }
 
@@ -255,7 +255,7 @@ impl Device {
             Some(&Mark::Out { id: hash, content, once: record.once }),
         );
         if let Some(seq) = record.seq {
-            self.item(seq, pos, &record.id, record.once, ctx);
+            self.item(seq, pos, hash, record.once, ctx);
         }
         let seq = record.seq;
         if later {

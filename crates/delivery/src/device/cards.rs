@@ -66,7 +66,7 @@ impl Device {
         let record = CardRecord { prompt: prompt.clone(), deadline, key, instance };
         let mark = Mark::Card { key: key_hash, id: id.clone() };
         ctx.append_at(pos, self.no, &Body::Card(record.clone()), Some(&mark));
-        self.item(seq, pos, &id, false, ctx);
+        self.item(seq, pos, id_hash(&id), false, ctx);
         self.busy.card_keys.insert(key_hash, id.clone());
         self.busy.cards.open(record, pos);
         self.busy.turn.said();
@@ -221,7 +221,7 @@ impl Device {
             reason: end.reason.clone(),
         };
         let pos = ctx.append(self.no, &body, None);
-        self.item(seq, pos, id, false, ctx);
+        self.item(seq, pos, id_hash(id), false, ctx);
         self.push_item(seq, vec![ServerFrame::PromptDone(end.frame(id, Some(seq)))], ctx);
         self.busy.cards.close(id, end, ctx.now);
     }

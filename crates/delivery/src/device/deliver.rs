@@ -88,9 +88,10 @@ impl Device {
             edit: false,
             once: !queue,
         };
-        self.message_item(&message, ctx);
+        let seq = message.seq;
+        self.message_item(message, ctx);
         let until = if self.online() { ctx.now + ctx.shared.settings.deliver_ms } else { ctx.now };
-        self.busy.pending.push(Pending { id: id.to_owned(), seq: Some(message.seq), until, who, queue });
+        self.busy.pending.push(Pending { id: id.to_owned(), seq: Some(seq), until, who, queue });
     }
 
     /// The same id and text again: the first outcome.

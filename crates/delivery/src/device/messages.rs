@@ -35,16 +35,14 @@ pub(super) fn text_content(text: &str) -> u64 {
 }
 
 impl Device {
-    /// A message of the agent's. Returns its id; the result is to be given after the batch.
-    pub(super) fn say(&mut self, saying: Saying, ctx: &mut Ctx<'_>) -> String {
-        let id = ctx.shared.message_id(self.no, &saying.key);
+    /// A message of the agent's, under the id that follows from its key; the result is to be given after the batch.
+    pub(super) fn say(&mut self, id: &str, saying: &Saying, ctx: &mut Ctx<'_>) {
         self.busy.turn.said();
         if saying.last {
-            self.set_final(&id, &saying.text, saying.reply_to.as_deref(), ctx);
+            self.set_final(id, &saying.text, saying.reply_to.as_deref(), ctx);
         } else {
-            self.set_open(&id, &saying.text, saying.reply_to.as_deref(), ctx);
+            self.set_open(id, &saying.text, saying.reply_to.as_deref(), ctx);
         }
-        id
     }
 
     /// Whether a call with this key was made before.
@@ -77,10 +75,14 @@ impl Device {
     fn set_final(&mut self, of: &str, text: &str, reply_to: Option<&str>, ctx: &mut Ctx<'_>) {
         let pieces = chunk::pieces(text, limits::MESSAGE_BYTES);
         let count = pieces.len();
+        let mut before = false;
         for (piece, text) in pieces.into_iter().enumerate() {
-            self.set_piece(of, piece, text, reply_to, ctx);
+            before |= self.set_piece(of, piece, text, reply_to, ctx);
         }
-        self.empty_pieces_from(of, count, ctx);
+        // A message that is new has no more pieces than these.
+        if before {
+            self.empty_pieces_from(of, count, ctx);
+        }
     }
 
     /// Pieces that an earlier, longer text had are emptied.
@@ -98,12 +100,20 @@ impl Device {
         if piece == 0 { of.to_owned() } else { ctx.shared.message_id(self.no, &format!("{of}/{piece}")) }
     }
 
-    /// One piece in its final state: nothing if the device has it so already.
-    fn set_piece(&mut self, of: &str, piece: usize, text: &str, reply_to: Option<&str>, ctx: &mut Ctx<'_>) {
+    /// One piece in its final state: nothing if the device has it so already. Whether there was this piece before.
+    fn set_piece(
+        &mut self,
+        of: &str,
+        piece: usize,
+        text: &str,
+        reply_to: Option<&str>,
+        ctx: &mut Ctx<'_>,
+    ) -> bool {
         let id = self.piece_id(of, piece, ctx);
-        let known = self.given.get(id_hash(&id));
-        if known == Some(text_content(text)) {
-            return;
+        let (hash, content) = (id_hash(&id), text_content(text));
+        let known = self.given.get(hash);
+        if known == Some(content) {
+            return true;
         }
         self.busy.open.retain(|open| open.bubble.id != id);
         let message = MessageRecord {
@@ -114,21 +124,25 @@ impl Device {
             edit: known.is_some(),
             once: false,
         };
-        self.message_item(&message, ctx);
+        self.hashed_item(message, hash, content, ctx);
+        known.is_some()
     }
 
     /// Stores a message as an item and sends it.
-    pub(super) fn message_item(&mut self, message: &MessageRecord, ctx: &mut Ctx<'_>) {
-        let content = text_content(&message.text);
-        let hash = id_hash(&message.id);
+    pub(super) fn message_item(&mut self, message: MessageRecord, ctx: &mut Ctx<'_>) {
+        let (hash, content) = (id_hash(&message.id), text_content(&message.text));
+        self.hashed_item(message, hash, content, ctx);
+    }
+
+    fn hashed_item(&mut self, message: MessageRecord, hash: u128, content: u64, ctx: &mut Ctx<'_>) {
         self.given.put(hash, content, ctx.now);
-        let pos = ctx.append(
-            self.no,
-            &Body::Message(message.clone()),
-            Some(&Mark::Out { id: hash, content, once: message.once }),
-        );
-        self.item(message.seq, pos, &message.id, message.once, ctx);
-        self.push_message(message, ctx);
+        let mark = Mark::Out { id: hash, content, once: message.once };
+        let body = Body::Message(message);
+        let pos = ctx.append(self.no, &body, Some(&mark));
+        if let Body::Message(message) = body {
+            self.item(message.seq, pos, hash, message.once, ctx);
+            self.push_message(&message, ctx);
+        }
     }
 
     /// The text goes on growing: all pieces but the last are complete, the last is an open bubble.
@@ -191,7 +205,7 @@ impl Device {
                 edit: true,
                 once: false,
             };
-            self.message_item(&message, ctx);
+            self.message_item(message, ctx);
         }
     }
 
@@ -201,7 +215,7 @@ impl Device {
         let key = format!("notice/{}", ctx.shared.pos());
         let id = ctx.shared.message_id(self.no, &key);
         let message = MessageRecord { seq: self.seq(), id, text, reply_to: None, edit: false, once: false };
-        self.message_item(&message, ctx);
+        self.message_item(message, ctx);
     }
 
     /// The result of a call that made a message, after the batch.

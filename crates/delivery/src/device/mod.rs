@@ -32,7 +32,7 @@ use session::{bubble::Bubble, rate::Bucket, remember::Remembered};
 use self::busy::Busy;
 use crate::{
     io::{Action, AgentId, ConnId},
-    outbox::{Item, Outbox, id_hash},
+    outbox::{Item, Outbox},
     shared::Ctx,
 };
 
@@ -304,9 +304,9 @@ impl Device {
     }
 
     /// An item that the batch of this input brings to disk.
-    fn item(&mut self, seq: u64, pos: Pos, id: &str, once: bool, ctx: &Ctx<'_>) {
+    fn item(&mut self, seq: u64, pos: Pos, id: u128, once: bool, ctx: &Ctx<'_>) {
         let once = once.then(|| self.live.as_ref().map_or(0, |live| live.conn));
-        self.outbox.add(seq, Item { pos, id: id_hash(id), batch: ctx.shared.batch_no, once });
+        self.outbox.add(seq, Item { pos, id, batch: ctx.shared.batch_no, once });
     }
 
     /// After the batch of this input.

@@ -269,7 +269,7 @@ impl Device {
         let seq = self.seq();
         let record = FileRecord { seq: Some(seq), ..file.record };
         let pos = ctx.append(self.no, &Body::File(record.clone()), None);
-        self.item(seq, pos, &record.id, false, ctx);
+        self.item(seq, pos, id_hash(&record.id), false, ctx);
     }
 
     /// When an open bubble's text should go out. Its first record comes before its first frame; the commit looks again.
@@ -420,7 +420,7 @@ impl Device {
         let (once, id) = (file.record.once, file.record.id.clone());
         self.busy.unplaced.retain(|(unplaced, _)| *unplaced != id);
         let pos = ctx.append(self.no, &Body::File(file.record.clone()), None);
-        self.item(seq, pos, &id, once, ctx);
+        self.item(seq, pos, id_hash(&id), once, ctx);
         let frame = part_frame(&file, &data, Some(seq));
         self.busy.queue.push(ctx.shared.batch_no, What::Item { seq, frames: vec![frame] });
         self.deliveries_got_seq(&id, seq);

@@ -37,7 +37,7 @@ pub enum Got {
 }
 
 pub struct Client {
-    pub out: mpsc::UnboundedSender<Out>,
+    pub out: wire::Sender,
     pub got: mpsc::UnboundedReceiver<Got>,
 }
 
@@ -45,7 +45,7 @@ impl Client {
     pub async fn connect(address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> Self {
         let url = format!("ws://{address}{path}");
         let socket = wire::connect(&url, headers, WireConfig::client()).await.unwrap();
-        let (out, outbound) = mpsc::unbounded_channel();
+        let (out, outbound) = wire::queue();
         let (tell, got) = mpsc::unbounded_channel();
         tokio::spawn(socket.run(outbound, move |event| {
             let got = match event {

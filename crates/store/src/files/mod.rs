@@ -123,7 +123,7 @@ impl Files {
     }
 
     fn assemble_parts(&self, spool: SpoolNo, head: &MediaPart) -> Result<InFile, Problem> {
-        let mut new = self.begin().map_err(cannot_store)?;
+        let mut new = self.begin(true).map_err(cannot_store)?;
         for part in 0..head.parts {
             let path = self.part(spool, part);
             let data = self.disk.read(&path, 0, limits::FILE_BYTES + 1);
@@ -230,7 +230,7 @@ impl Files {
     }
 
     /// Begins a file in the spool.
-    fn begin(&self) -> Result<New<'_>, StoreError> {
+    fn begin(&self, hashed: bool) -> Result<New<'_>, StoreError> {
         let mut random = [0u8; 16];
         getrandom::fill(&mut random)
             .map_err(|e| StoreError::io("make a name in", &self.media, io::Error::other(e.to_string())))?;
@@ -242,7 +242,7 @@ impl Files {
             name,
             path,
             file,
-            hash: Sha256::new(),
+            hash: hashed.then(Sha256::new),
             head: Vec::new(),
             bytes: 0,
             kept: false,
@@ -256,7 +256,8 @@ struct New<'a> {
     name: String,
     path: PathBuf,
     file: Box<dyn NewFile>,
-    hash: Sha256,
+    /// Only of what a device sent: the agent is told.
+    hash: Option<Sha256>,
     head: Vec<u8>,
     bytes: u64,
     kept: bool,
@@ -265,7 +266,9 @@ struct New<'a> {
 impl New<'_> {
     fn write(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
         self.file.write_all(bytes).map_err(|e| StoreError::io("write", &self.path, e))?;
-        self.hash.update(bytes);
+        if let Some(hash) = &mut self.hash {
+            hash.update(bytes);
+        }
         let room = HEAD - self.head.len();
         self.head.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
         self.bytes += bytes.len() as u64;
@@ -274,7 +277,7 @@ impl New<'_> {
 
     /// Hex of the hash of what was written so far.
     fn sha256(&self) -> String {
-        hex(&self.hash.clone().finalize())
+        self.hash.clone().map(|hash| hex(&hash.finalize())).unwrap_or_default()
     }
 
     /// Makes it durable under its name in `media/`, which is returned.

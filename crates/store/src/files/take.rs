@@ -116,7 +116,7 @@ impl Files {
         let sniffed = sniff::sniff(data.get(..super::HEAD).unwrap_or(data));
         let extension = sniff::extension(sniffed, mime, filename.as_deref());
         let failed = |e: StoreError| FileRefused::Failed(e.to_string());
-        let mut new = self.begin().map_err(failed)?;
+        let mut new = self.begin(false).map_err(failed)?;
         new.write(data).map_err(failed)?;
         Ok(FileTaken {
             file: new.finish(&extension).map_err(failed)?,

@@ -10,7 +10,6 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
-    sync::mpsc,
     time::timeout,
 };
 
@@ -79,7 +78,7 @@ fn answer(head: &[u8]) -> Result<HeaderMap, handshake::Refused> {
 /// Sends every message back until the connection ends.
 async fn echo(io: TcpStream) {
     let config = WireConfig { limit: protocol::limits::FRAME_AFTER_READY, ..WireConfig::default() };
-    let (out, outbound) = mpsc::unbounded_channel();
+    let (out, outbound) = hermes_mobile_wire::queue();
     let inbound = move |event: In<'_>| {
         let back = match event {
             In::Text(text) => Some(Out::Text(text.to_owned())),

@@ -57,7 +57,7 @@ async fn answers_that_are_no_handshake_are_told_apart() {
 async fn bytes_behind_the_handshake_are_not_lost() {
     let socket = with(|key| good(key) + "\u{1}\u{2}he\u{0}\u{1}l").await.unwrap();
     // Two fragments without FIN: 0x01 "he", 0x00 "l", then the stream ends.
-    let (_out, outbound) = tokio::sync::mpsc::unbounded_channel();
+    let (_out, outbound) = crate::queue();
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
     socket
         .run(outbound, |event| {
@@ -70,7 +70,7 @@ async fn bytes_behind_the_handshake_are_not_lost() {
     let (io, mut server) = duplex(1024);
     server.shutdown().await.unwrap();
     let socket = Socket::new(io, false, WireConfig::client(), Bytes::from_static(b"\x81\x02hi"));
-    let (_out, outbound) = tokio::sync::mpsc::unbounded_channel();
+    let (_out, outbound) = crate::queue();
     socket
         .run(outbound, |event| {
             let _ = tell.send(format!("{event:?}"));

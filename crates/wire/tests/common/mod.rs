@@ -7,7 +7,7 @@ use hermes_mobile_wire::{In, Out, Why, WireConfig, server};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, DuplexStream},
     net::{TcpListener, TcpStream},
-    sync::mpsc::{self, UnboundedReceiver, UnboundedSender},
+    sync::mpsc::{self, UnboundedReceiver},
     task::JoinHandle,
 };
 
@@ -44,7 +44,7 @@ impl From<In<'_>> for Ev {
 /// A peer and the server's end under test.
 pub(crate) struct Pair<IO> {
     pub(crate) peer: IO,
-    pub(crate) out: UnboundedSender<Out>,
+    pub(crate) out: hermes_mobile_wire::Sender,
     pub(crate) events: UnboundedReceiver<Ev>,
     pub(crate) task: JoinHandle<()>,
 }
@@ -70,7 +70,7 @@ pub(crate) fn run<P, IO>(peer: P, io: IO, config: WireConfig) -> Pair<P>
 where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let (out, outbound) = mpsc::unbounded_channel();
+    let (out, outbound) = hermes_mobile_wire::queue();
     let (tell, events) = mpsc::unbounded_channel();
     let task = tokio::spawn(server(io, config).run(outbound, move |event: In<'_>| {
         let _ = tell.send(Ev::from(event));
