@@ -31,7 +31,7 @@ SEEDS := 20000
 PARTS := lint build unit wire check sim faults fuzz
 TEST_PARTS := $(PARTS:%=test-%)
 
-.PHONY: help run test lint fuzz soak bench-size test-setup format $(TEST_PARTS)
+.PHONY: help run test lint fuzz soak bench bench-size test-setup format $(TEST_PARTS)
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -71,9 +71,10 @@ test-build: ## the workspace and all its tests, the release binary, the simulati
 	$(PART) --step build.fuzz $(BUILD) -- scripts/fuzz build || code=1; \
 	exit $$code
 
-test-unit: ## state machines, codecs, store conformance, architecture, doc tests, the runner's own tests
+test-unit: ## state machines, codecs and their instruction budget, store conformance, architecture, doc tests, the runner's own tests
 	@code=0; \
 	$(PART) --tests unit.nextest $(UNIT) -- $(NEXTEST) -E 'not ($(IS_FAULTS)) - ($(IS_WIRE)) - ($(IS_CHECK))' || code=1; \
+	$(PART) --tests unit.codec $(UNIT) -- scripts/codec_budget $(TARGET_DIR)/debug/codec || code=1; \
 	$(PART) unit.doctest $(UNIT) -- cargo test --doc --workspace --locked --quiet || code=1; \
 	$(PART) --tests unit.scripts $(UNIT) -- $(PYTEST) tests/test_scripts.py tests/test_field_reports.py || code=1; \
 	exit $$code
@@ -82,7 +83,7 @@ test-wire: ## sockets: our own tests, WebSocket conformance, foreign clients
 	@code=0; \
 	$(PART) --tests wire.nextest $(WIRE) -- $(NEXTEST) -E '$(IS_WIRE)' || code=1; \
 	$(PART) --tests wire.conformance $(WIRE) -- tests/ws_conformance.sh $(TARGET_DIR)/debug/ws-echo $(BIN)/kosoku || code=1; \
-	$(PART) --tests wire.clients $(WIRE) -- $(PYTEST) -n 4 tests/test_checklist_wscat.py tests/test_websockets.py tests/test_start.py tests/test_fixture.py tests/test_metrics.py || code=1; \
+	$(PART) --tests wire.clients $(WIRE) -- $(PYTEST) -n 4 tests/test_checklist_wscat.py tests/test_websockets.py tests/test_start.py tests/test_fixture.py tests/test_metrics.py tests/test_bench.py || code=1; \
 	exit $$code
 
 test-check: ## the acceptance checklist against the gateway, and against faults that are planted in it
@@ -118,6 +119,11 @@ soak: ## the long runs: a million seeds, 200 kills, fuzz targets 10 minutes each
 	$(PART) --tests soak.fuzz 60 -- scripts/fuzz 600 || code=1; \
 	scripts/report setup build soak || code=1; \
 	exit $$code
+
+bench: ## load on the gateway beside two bare servers, about 25 minutes; QUICK=1: a minute; ARGS="--only chat" and so on
+	cargo build --release --locked -p hermes-mobile -p hermes-mobile-bench -p hermes-mobile-reference
+	cargo build --release --locked -p hermes-mobile-testkit --bin fill-store
+	$(TARGET_DIR)/release/bench --python $(PYTHON) $(if $(QUICK),--quick) $(ARGS)
 
 bench-size: ## measures binary size, start time with 0 and 1,000,000 stored rows, idle memory
 	cargo build --release --locked -p hermes-mobile

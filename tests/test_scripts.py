@@ -140,3 +140,32 @@ def test_setup_lists_what_is_missing_and_installs_nothing_for_an_ordinary_user(t
     assert lines[-1].endswith("scripts/setup --install")
     assert any(".venv" in line for line in lines)
     assert sorted(tree.root.rglob("*")) == before
+
+
+def test_a_frame_over_its_budget_is_named(tree: Tree) -> None:
+    codec = tree.root / "codec"
+    # Two frames, the second of which does a hundred times as much.
+    codec.write_text(
+        "#!/bin/sh\n[ $# = 0 ] && { echo small; echo large; exit; }\n"
+        "i=0; n=$2; [ $1 = large ] && n=$((n * 100))\nwhile [ $i -lt $n ]; do i=$((i + 1)); done\n"
+    )
+    codec.chmod(0o755)
+    (tree.root / "bench").mkdir()
+    budget = tree.root / "bench" / "codec.budget"
+
+    def check(*words: str) -> tuple[int, str]:
+        command = [str(tree.root / "scripts" / "codec_budget"), str(codec), *words]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        return done.returncode, done.stdout
+
+    assert check("--write")[0] == 0
+    code, shown = check()
+    assert (code, shown.splitlines()[-1]) == (0, "2 passed, 0 failed")
+    most = dict(line.split() for line in budget.read_text().splitlines()[1:])
+    assert int(most["large"]) > 50 * int(most["small"])
+    budget.write_text(f"large {int(most['large']) // 2}\nsmall {most['small']}\n")
+    code, shown = check()
+    assert (code, shown.splitlines()[-1]) == (1, "1 passed, 1 failed")
+    assert [line.split()[0] for line in shown.splitlines() if "over its budget" in line] == ["large"]
+    budget.write_text(f"small {most['small']}\n")
+    assert check()[0] == 1, "a frame without a budget"
