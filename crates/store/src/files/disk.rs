@@ -8,7 +8,7 @@ use std::{
 };
 
 /// A file that is being written.
-pub trait NewFile {
+pub trait NewFile: Send {
     /// Appends.
     ///
     /// # Errors

@@ -13,7 +13,7 @@ use std::{
     collections::HashMap,
     io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use protocol::{
@@ -34,15 +34,16 @@ use crate::{StoreError, dir};
 
 /// So much of a file is looked at to tell what it is, bytes.
 const HEAD: usize = 4096;
+/// So many files may be open for parts that come in their order: each is a descriptor, and devices leave series open.
+const WHOLE: usize = 64;
 
 /// The media folders of a state directory. All calls may run side by side.
 pub struct Files {
     disk: Arc<dyn Disk>,
-    media: PathBuf,
+    media: Arc<Path>,
     spool: PathBuf,
     media_out: PathBuf,
-    /// Parts of each open spool.
-    spools: Mutex<HashMap<SpoolNo, u32>>,
+    spools: Mutex<HashMap<SpoolNo, Spool>>,
     /// Sources in `media_out` that were taken over and not yet removed.
     taken: Mutex<Vec<take::Source>>,
 }
@@ -76,7 +77,7 @@ impl Files {
     pub fn with_disk(state: &Path, disk: Arc<dyn Disk>) -> Self {
         Self {
             disk,
-            media: state.join("media"),
+            media: state.join("media").into(),
             spool: state.join("spool"),
             media_out: state.join("media_out"),
             spools: Mutex::default(),
@@ -96,19 +97,52 @@ impl Files {
         &self.media_out
     }
 
-    /// Keeps a part. Not synced: series do not outlive the gateway.
+    /// Keeps a part. Not synced: series do not outlive the gateway. Parts that come in their order are written once, into
+    /// the file that they become; others wait in files of their own.
     ///
     /// # Errors
     /// [`StoreError`]; [`Self::assemble`] of this spool then fails too.
-    pub fn spool(&self, spool: SpoolNo, part: &MediaPart) -> Result<(), StoreError> {
-        let path = self.part(spool, part.part);
-        self.spools.lock().unwrap_or_else(PoisonError::into_inner).insert(spool, part.parts);
+    pub fn spool(&self, no: SpoolNo, part: &MediaPart) -> Result<(), StoreError> {
+        let (mut spool, open) = {
+            let mut spools = self.spools();
+            let spool = spools.remove(&no).unwrap_or_default();
+            (spool, spools.values().filter(|other| other.whole.is_some()).count())
+        };
+        spool.parts = part.parts;
+        let kept = self.keep_part(no, &mut spool, part, open < WHOLE);
+        self.spools().insert(no, spool);
+        kept
+    }
+
+    fn keep_part(
+        &self,
+        no: SpoolNo,
+        spool: &mut Spool,
+        part: &MediaPart,
+        may_open: bool,
+    ) -> Result<(), StoreError> {
+        if part.part == 0 && may_open {
+            spool.whole = Some(self.begin(true)?);
+        }
+        if part.part == spool.next
+            && let Some(mut whole) = spool.whole.take()
+        {
+            // Half a part must not be taken for a whole one: should this fail, there is no file and no part 0.
+            whole.write(&part.data)?;
+            spool.whole = Some(whole);
+            spool.next += 1;
+            return Ok(());
+        }
+        let path = self.part(no, part.part);
         let written = self.disk.create(&path).and_then(|mut file| file.write_all(&part.data));
         written.map_err(|e| {
-            // Half a part must not be taken for a whole one.
             let _ = self.disk.remove(&path);
             StoreError::io("write", &path, e)
         })
+    }
+
+    fn spools(&self) -> MutexGuard<'_, HashMap<SpoolNo, Spool>> {
+        self.spools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Puts the parts of a spool together as a synced file in `media/`, and throws the spool away.
@@ -123,16 +157,23 @@ impl Files {
     }
 
     fn assemble_parts(&self, spool: SpoolNo, head: &MediaPart) -> Result<InFile, Problem> {
-        let mut new = self.begin(true).map_err(cannot_store)?;
-        for part in 0..head.parts {
+        let begun = self.spools().get_mut(&spool).and_then(|spool| Some((spool.whole.take()?, spool.next)));
+        let (mut new, next) = match begun {
+            Some(begun) => begun,
+            None => (self.begin(true).map_err(cannot_store)?, 0),
+        };
+        for part in next..head.parts {
             let path = self.part(spool, part);
             let data = self.disk.read(&path, 0, limits::FILE_BYTES + 1);
             new.write(&data.map_err(|e| cannot_store(StoreError::io("read", &path, e)))?)
                 .map_err(cannot_store)?;
             if new.bytes > limits::FILE_BYTES as u64 {
-                let problem = Problem::new(ErrorCode::TooBig, "the file is larger than 8 MiB decoded");
-                return Err(problem.saying(Say::LargeFile));
+                break;
             }
+        }
+        if new.bytes > limits::FILE_BYTES as u64 {
+            let problem = Problem::new(ErrorCode::TooBig, "the file is larger than 8 MiB decoded");
+            return Err(problem.saying(Say::LargeFile));
         }
         if new.bytes == 0 {
             return Err(Problem::bad("data: empty").saying(Say::EmptyFile));
@@ -172,8 +213,8 @@ impl Files {
 
     /// Throws a spool away.
     pub fn discard(&self, spool: SpoolNo) {
-        let parts = self.spools.lock().unwrap_or_else(PoisonError::into_inner).remove(&spool);
-        for part in 0..parts.unwrap_or(0) {
+        let Some(Spool { parts, next, .. }) = self.spools().remove(&spool) else { return };
+        for part in next..parts {
             let _ = self.disk.remove(&self.part(spool, part));
         }
     }
@@ -230,7 +271,7 @@ impl Files {
     }
 
     /// Begins a file in the spool.
-    fn begin(&self, hashed: bool) -> Result<New<'_>, StoreError> {
+    fn begin(&self, hashed: bool) -> Result<New, StoreError> {
         let mut random = [0u8; 16];
         getrandom::fill(&mut random)
             .map_err(|e| StoreError::io("make a name in", &self.media, io::Error::other(e.to_string())))?;
@@ -238,7 +279,8 @@ impl Files {
         let path = self.spool.join(&name);
         let file = self.disk.create(&path).map_err(|e| StoreError::io("write", &path, e))?;
         Ok(New {
-            files: self,
+            disk: Arc::clone(&self.disk),
+            media: Arc::clone(&self.media),
             name,
             path,
             file,
@@ -250,9 +292,20 @@ impl Files {
     }
 }
 
+/// A series whose parts are coming in.
+#[derive(Default)]
+struct Spool {
+    parts: u32,
+    /// The file, as far as its parts came in their order...
+    whole: Option<New>,
+    /// ...and the part that it waits for.
+    next: u32,
+}
+
 /// A file on its way into `media/`. Dropped before [`New::finish`] it leaves nothing.
-struct New<'a> {
-    files: &'a Files,
+struct New {
+    disk: Arc<dyn Disk>,
+    media: Arc<Path>,
     name: String,
     path: PathBuf,
     file: Box<dyn NewFile>,
@@ -263,7 +316,7 @@ struct New<'a> {
     kept: bool,
 }
 
-impl New<'_> {
+impl New {
     fn write(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
         self.file.write_all(bytes).map_err(|e| StoreError::io("write", &self.path, e))?;
         if let Some(hash) = &mut self.hash {
@@ -282,25 +335,25 @@ impl New<'_> {
 
     /// Makes it durable under its name in `media/`, which is returned.
     fn finish(mut self, extension: &str) -> Result<String, StoreError> {
-        let Files { disk, media, .. } = self.files;
+        let (disk, media) = (Arc::clone(&self.disk), Arc::clone(&self.media));
         let file = format!("{}.{extension}", self.name);
         let path = media.join(&file);
         self.file.sync().map_err(|e| StoreError::io("sync", &self.path, e))?;
         disk.rename(&self.path, &path).map_err(|e| StoreError::io("move", &self.path, e))?;
         self.kept = true;
-        disk.sync_dir(media).map_err(|e| {
+        disk.sync_dir(&media).map_err(|e| {
             // Nobody will name it.
             let _ = disk.remove(&path);
-            StoreError::io("sync", media, e)
+            StoreError::io("sync", &media, e)
         })?;
         Ok(file)
     }
 }
 
-impl Drop for New<'_> {
+impl Drop for New {
     fn drop(&mut self) {
         if !self.kept {
-            let _ = self.files.disk.remove(&self.path);
+            let _ = self.disk.remove(&self.path);
         }
     }
 }

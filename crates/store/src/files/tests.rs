@@ -77,6 +77,43 @@ fn parts_in_any_order_become_one_file() {
 }
 
 #[test]
+fn every_order_of_the_parts_gives_the_same_file_and_leaves_nothing() {
+    let (dir, files) = files();
+    let data = [&b"one "[..], b"two ", b"three ", b"four"];
+    for order in 0..24usize {
+        let mut left: Vec<u32> = (0..4).collect();
+        let picks = [order / 6, order / 2 % 3, order % 2, 0];
+        for pick in picks {
+            let no = left.remove(pick);
+            files.spool(1, &part(no, 4, data[no as usize])).unwrap();
+        }
+        let file = files.assemble(1, &part(0, 4, b"")).unwrap();
+        assert_eq!(fs::read(files.media_dir().join(&file.file)).unwrap(), b"one two three four", "{order}");
+        assert_eq!(file.sha256, hex(&Sha256::digest(b"one two three four")));
+        assert_eq!(in_dir(&dir.path().join("spool")), 0);
+    }
+}
+
+#[test]
+fn open_series_hold_few_descriptors() {
+    let (dir, files) = files();
+    let open = || fs::read_dir("/proc/self/fd").unwrap().count();
+    let before = open();
+    let series = WHOLE as u64 * 3;
+    for no in 0..series {
+        files.spool(no, &part(0, 2, b"a")).unwrap();
+    }
+    // Other tests of this process open files too.
+    assert!(open() < before + WHOLE * 2, "{} of {before}", open());
+    for no in 0..series {
+        files.spool(no, &part(1, 2, b"b")).unwrap();
+        let file = files.assemble(no, &part(0, 2, b"")).unwrap();
+        assert_eq!(fs::read(files.media_dir().join(&file.file)).unwrap(), b"ab");
+    }
+    assert_eq!((in_dir(&dir.path().join("spool")), in_dir(files.media_dir())), (0, series as usize));
+}
+
+#[test]
 fn what_the_bytes_are_wins_over_what_is_said() {
     let (_dir, files) = files();
     let part = MediaPart { filename: Some("dot.webp".to_owned()), ..part(0, 1, PNG) };
