@@ -1,6 +1,6 @@
 //! Base64 as media carries it.
 
-use base64_simd::{STANDARD, STANDARD_NO_PAD};
+use base64_simd::{Base64, STANDARD, STANDARD_NO_PAD};
 
 use crate::{code::ErrorCode, problem::Problem, words::Say};
 
@@ -24,16 +24,32 @@ pub(crate) fn decode_part(encoded: &str, first: bool, last: bool, max: usize) ->
 /// `too_big` over `max` decoded bytes; `bad_frame` if it is empty, has a letter outside the alphabet, or wrong padding.
 pub fn decode(encoded: &str, first: bool, max: usize) -> Result<Vec<u8>, Problem> {
     let body = if first { strip_prefix(encoded)? } else { encoded };
-    let bytes = body.as_bytes();
-    let spaces = bytes.iter().filter(|b| b.is_ascii_whitespace()).count();
+    let bytes = body.trim_ascii().as_bytes();
     let padding =
         bytes.iter().rev().filter(|b| !b.is_ascii_whitespace()).take(3).take_while(|b| **b == b'=').count();
-    let letters = bytes.len() - spaces - padding;
-    if letters + padding == 0 {
+    // Nearly always no white space is within; to look for it first would cost more than to decode.
+    let dense = codec(bytes.len(), padding, max)
+        .and_then(|codec| codec.decode_to_vec(bytes).map_err(|_| not_base64()));
+    let spaces = match &dense {
+        Ok(_) => 0,
+        Err(_) => bytes.iter().filter(|b| b.is_ascii_whitespace()).count(),
+    };
+    if spaces == 0 {
+        return dense;
+    }
+    let codec = codec(bytes.len() - spaces, padding, max)?;
+    let letters: Vec<u8> = bytes.iter().copied().filter(|b| !b.is_ascii_whitespace()).collect();
+    codec.decode_to_vec(&letters).map_err(|_| not_base64())
+}
+
+/// The codec for so many letters, of which some at the end are padding.
+fn codec(length: usize, padding: usize, max: usize) -> Result<Base64, Problem> {
+    if length == 0 {
         return Err(
             Problem::bad("data is empty; it must be base64 of at least one byte").saying(Say::EmptyFile)
         );
     }
+    let letters = length - padding;
     // Each letter is six bits; what is left over of the last byte must be zero and is no byte.
     let size = letters / 4 * 3 + (letters % 4) * 3 / 4;
     if size > max {
@@ -43,22 +59,17 @@ pub fn decode(encoded: &str, first: bool, max: usize) -> Result<Vec<u8>, Problem
         )
         .saying(Say::LargeFile));
     }
-    let codec = match (letters % 4, padding) {
-        (0 | 2 | 3, 0) => STANDARD_NO_PAD,
-        (2, 2) | (3, 1) => STANDARD,
-        _ => return Err(Problem::bad("data has a wrong length or wrong padding for base64")),
-    };
-    let decoded = if spaces == 0 {
-        codec.decode_to_vec(bytes)
-    } else {
-        let dense: Vec<u8> = bytes.iter().copied().filter(|b| !b.is_ascii_whitespace()).collect();
-        codec.decode_to_vec(&dense)
-    };
-    decoded.map_err(|_| {
-        Problem::bad(
-            "data is not base64: only the standard alphabet (A-Z a-z 0-9 + /) with = at the end is allowed",
-        )
-    })
+    match (letters % 4, padding) {
+        (0 | 2 | 3, 0) => Ok(STANDARD_NO_PAD),
+        (2, 2) | (3, 1) => Ok(STANDARD),
+        _ => Err(Problem::bad("data has a wrong length or wrong padding for base64")),
+    }
+}
+
+fn not_base64() -> Problem {
+    Problem::bad(
+        "data is not base64: only the standard alphabet (A-Z a-z 0-9 + /) with = at the end is allowed",
+    )
 }
 
 /// Cuts off `data:<type>;base64,` where there is one.

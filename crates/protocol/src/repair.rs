@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use memchr::memchr;
+
 /// Bytes of a `\uXXXX` escape.
 const ESCAPE: usize = 6;
 
@@ -15,7 +17,7 @@ pub fn lone_surrogates(json: &str) -> Cow<'_, str> {
     let mut copied = 0;
     let mut at = 0;
     // `get` ends the search where a backslash stands before something that is not ASCII, which is not JSON.
-    while let Some(offset) = json.get(at..).and_then(|rest| rest.find('\\')) {
+    while let Some(offset) = json.get(at..).and_then(|rest| memchr(b'\\', rest.as_bytes())) {
         at += offset;
         match unit(bytes, at) {
             Some(0xD800..=0xDBFF) if matches!(unit(bytes, at + ESCAPE), Some(0xDC00..=0xDFFF)) => {

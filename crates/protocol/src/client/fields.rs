@@ -3,6 +3,7 @@
 
 use std::{borrow::Cow, fmt, str::FromStr};
 
+use memchr::memchr;
 use serde::{
     Deserializer,
     de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
@@ -128,7 +129,7 @@ impl<'a, const N: usize> Fields<'a, N> {
 /// The string that a raw JSON value is; borrowed when nothing in it is escaped.
 fn text_of(raw: &RawValue) -> Option<Cow<'_, str>> {
     let inner = raw.get().strip_prefix('"')?.strip_suffix('"')?;
-    if inner.contains('\\') {
+    if memchr(b'\\', inner.as_bytes()).is_some() {
         serde_json::from_str(raw.get()).ok().map(Cow::Owned)
     } else {
         Some(Cow::Borrowed(inner))
