@@ -454,15 +454,16 @@ mod tests {
         assert!(disk.has_room());
     }
 
-    /// Hangs in each commit until it is told to go on.
-    struct Hanging(Memory, mpsc::Receiver<()>);
+    /// Says that a commit has begun, and hangs in it until it is told to go on.
+    struct Hanging(Memory, mpsc::Sender<()>, mpsc::Receiver<()>);
 
     impl Store for Hanging {
         fn start(&mut self) -> Result<store::Start, StoreError> {
             self.0.start()
         }
         fn commit(&mut self, batches: &[Batch]) -> Result<(), StoreError> {
-            let _ = self.1.recv();
+            let _ = self.1.send(());
+            let _ = self.2.recv();
             self.0.commit(batches)
         }
         fn trim(&mut self, before: Millis, max: usize) -> Result<Vec<Row>, StoreError> {
@@ -477,8 +478,9 @@ mod tests {
     async fn a_probe_is_answered_unless_the_writer_hangs() {
         let dir = tempfile::tempdir().unwrap();
         let (hub, mut answers) = unbounded_channel();
+        let (begins, begun) = mpsc::channel();
         let (go_on, waits) = mpsc::channel();
-        let store = Hanging(Memory::new("epoch", [0; 32]), waits);
+        let store = Hanging(Memory::new("epoch", [0; 32]), begins, waits);
         let mut disk = Disk::start(dir.path(), Box::new(store), hub).unwrap();
         let probe = |disk: &Disk| {
             let (answer, answered) = oneshot::channel();
@@ -492,6 +494,8 @@ mod tests {
         assert!(probe(&disk).await.is_ok(), "just begun");
         tokio::time::advance(STUCK).await;
         assert!(probe(&disk).await.is_err(), "it hangs");
+        // Else both batches might share one commit.
+        begun.recv().unwrap();
         // More work is no sign of life.
         disk.store(Batch { no: 2, ops: Vec::new(), lazy: false });
         assert!(probe(&disk).await.is_err());
