@@ -29,16 +29,16 @@ enum What {
     Backup(Backup),
 }
 
-/// Flags that all of them have.
+/// Flags of every command that looks at a store.
 #[derive(Debug, clap::Args)]
-struct Flags {
+pub(crate) struct Flags {
     #[command(flatten)]
-    state: State,
+    pub(crate) state: State,
     /// Print JSON / напечатать JSON
     #[arg(long)]
-    json: bool,
+    pub(crate) json: bool,
     #[command(flatten)]
-    language: Language,
+    pub(crate) language: Language,
 }
 
 #[derive(Debug, clap::Args)]

@@ -42,7 +42,7 @@ impl Target {
             return Ok(token.clone());
         }
         url::websocket(address).map_err(|e| unusable(&e.into(), lang))?;
-        if !local(address) {
+        if !url::is_local(address) {
             return Err(say(
                 lang,
                 "нужен токен: --token или MOBILE_TOKEN. На машине шлюза его покажет `hermes-mobile token`",
@@ -96,19 +96,6 @@ pub(crate) fn unusable(why: &StartError, lang: Lang) -> String {
         (StartError::NoRandom, Lang::Ru) => "система не даёт случайных чисел".into(),
         (why, Lang::En) => why.to_string(),
     }
-}
-
-/// Whether an address names this machine.
-fn local(address: &str) -> bool {
-    let Ok(full) = url::websocket(address) else { return false };
-    let rest = full.split_once("://").map_or("", |(_, rest)| rest);
-    let authority = rest.split(['/', '?']).next().unwrap_or_default();
-    let host = match authority.strip_prefix('[') {
-        Some(six) => six.split(']').next().unwrap_or_default(),
-        None => authority.split(':').next().unwrap_or_default(),
-    };
-    host.eq_ignore_ascii_case("localhost")
-        || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
 /// What a person does about a refusal.
@@ -197,26 +184,5 @@ pub(crate) fn offline(why: &client::core::Why, lang: Lang) -> String {
             say(lang, "шлюз закрыл связь, код", "the gateway closed the connection, code")
         ),
         Why::Cut => say(lang, "связь прервалась", "the connection was cut").into(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_local_token_stays_here() {
-        for address in ["ws://127.0.0.1:8787/ws", "localhost:1", "http://[::1]:9/ws", "127.9.9.9"] {
-            assert!(local(address), "{address}");
-        }
-        for address in [
-            "ws://example.org/ws",
-            "10.0.0.1:8787",
-            "127.0.0.1.example.org",
-            "localhost.example.org:80",
-            "ftp://127.0.0.1",
-        ] {
-            assert!(!local(address), "{address}");
-        }
     }
 }

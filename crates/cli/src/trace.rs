@@ -6,7 +6,7 @@ use ::store::inspect::{Event, Kind, Station, Trace};
 use protocol::words::Lang;
 use serde_json::{Value, json};
 
-use crate::{Language, State, exit, fail, print, say, store, time::utc};
+use crate::{exit, fail, print, say, store, time::utc};
 
 const HELP: &str = "\
 Finds the id of a text as the client gave it, of a message, of a file or of a card, with the replies whose agent said what
@@ -25,21 +25,16 @@ pub(crate) struct Args {
     #[arg(long)]
     device: Option<String>,
     #[command(flatten)]
-    state: State,
-    /// Print JSON / напечатать JSON
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    language: Language,
+    flags: store::Flags,
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
-    let lang = args.language.get();
-    let found = store::open(&args.state, lang)
+    let lang = args.flags.language.get();
+    let found = store::open(&args.flags.state, lang)
         .and_then(|inspector| Ok(inspector.trace(&args.id, args.device.as_deref())?));
     match found {
         Err(failed) => failed.end(lang),
-        Ok(traces) if args.json => {
+        Ok(traces) if args.flags.json => {
             let printed = print(&format!("{:#}\n", as_json(&args.id, &traces)));
             if traces.is_empty() { ExitCode::from(exit::FAILURE) } else { printed }
         }

@@ -72,6 +72,20 @@ pub fn websocket(typed: &str) -> Result<String, UrlError> {
     Ok(format!("{}://{host}{port}{path}{query}", scheme.unwrap_or("ws")))
 }
 
+/// Whether a typed address names this machine. A name other than `localhost` is not looked up.
+#[must_use]
+pub fn is_local(typed: &str) -> bool {
+    let Ok(full) = websocket(typed) else { return false };
+    let rest = full.split_once("://").map_or("", |(_, rest)| rest);
+    let authority = rest.split(['/', '?']).next().unwrap_or_default();
+    let host = match authority.strip_prefix('[') {
+        Some(six) => six.split(']').next().unwrap_or_default(),
+        None => authority.split(':').next().unwrap_or_default(),
+    };
+    host.eq_ignore_ascii_case("localhost")
+        || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -101,6 +115,22 @@ mod tests {
             ["", "ws://", "ws://:80/", "h:0", "h:99999", "h:x", "a b", "::1", "ws://u:p@h/", "ws://h/a b"]
         {
             assert_eq!(websocket(typed), Err(UrlError::Form), "{typed}");
+        }
+    }
+
+    #[test]
+    fn only_this_machine_is_local() {
+        for address in ["ws://127.0.0.1:8787/ws", "localhost:1", "http://[::1]:9/ws", "127.9.9.9"] {
+            assert!(is_local(address), "{address}");
+        }
+        for address in [
+            "ws://example.org/ws",
+            "10.0.0.1:8787",
+            "127.0.0.1.example.org",
+            "localhost.example.org:80",
+            "ftp://127.0.0.1",
+        ] {
+            assert!(!is_local(address), "{address}");
         }
     }
 }

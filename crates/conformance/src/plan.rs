@@ -388,7 +388,7 @@ impl<'a> Plan<'a> {
                 _ => {}
             }
             let urls = self.urls.lock().await;
-            if case.loopback && !urls.values().all(|url| loopback(url)) {
+            if case.loopback && !urls.values().all(|url| client::url::is_local(url)) {
                 return Some(NotRun::Loopback);
             }
         }
@@ -431,16 +431,4 @@ impl<'a> Plan<'a> {
             Err(failure) => Outcome::Failed(failure),
         })
     }
-}
-
-/// Whether an address names this machine.
-fn loopback(url: &str) -> bool {
-    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    let authority = rest.split(['/', '?']).next().unwrap_or_default();
-    let host = match authority.strip_prefix('[') {
-        Some(six) => six.split(']').next().unwrap_or_default(),
-        None => authority.split(':').next().unwrap_or_default(),
-    };
-    host.eq_ignore_ascii_case("localhost")
-        || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
